@@ -16,7 +16,7 @@ from fmepy.dmi.diagnostics import Diagnostic, diagnostic, least_tau
 from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
 from fmepy.dmi.modular_run import Loops, ModularRun, Running
 from fmepy.dmi.run_loop import RunPlan
-from fmepy.dmi.stateful_functions import Evaluation, Level, Work
+from fmepy.dmi.stateful_functions import Evaluation, FlatSystem, Level
 from fmepy.dmi.statement_code import statement_text
 from fmepy.dmi.statements import DT, element_names
 from fmepy.dmi.variables import ModuleSystem
@@ -27,7 +27,7 @@ from fmepy.types import IntMatrix, IntVector, Matrix, Vector
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How a system is run; checked when it is made.
+    """Settings of the runs of a system, validated.
 
     Attributes
     ----------
@@ -36,13 +36,13 @@ class Rules:
     method : {"euler", "rk4"}
         How levels advance.
     order : {"sorted", "written"}
-        Whether statements are evaluated in the order of their needs, or all as one loop, as they are written.
+        Whether statements are evaluated in the order of their dependencies, or all as one loop, in the written order.
     tol : float
         A loop has settled where no value v of it moves by more than tol max(1, |v|).
     max_iterations : int
-        Executions of a loop after which it has not settled.
+        Largest number of executions of a loop.
     unsettled : {"minimise", "error", "keep"}
-        What is done then.
+        What happens if it has not settled then.
     """
 
     dt: float
@@ -68,7 +68,6 @@ class ModularProgram:
     ----------
     system : ModuleSystem
     rules : Rules
-        How it is run.
     outputs : iterable of str
         The variables, hidden ones among them, whose elements are columns of the result.
     series : iterable of str
@@ -92,51 +91,51 @@ class ModularProgram:
 
     def __init__(self, system: ModuleSystem, rules: Rules, outputs: Iterable[str], series: Iterable[str] = ()) -> None:
         outputs, series = tuple(outputs), tuple(series)
-        self._made_from = (system, rules, outputs, series)
+        self._arguments = (system, rules, outputs, series)
         if rules.method == "rk4":
             _check_rk4(system)
-        self.rules, self.work = rules, Work(system)
-        self.layout = Layout(self.work.shapes)
+        self.rules, self.flat = rules, FlatSystem(system)
+        self.layout = Layout(self.flat.shapes)
         self._set_functions()
         changing = (system.variables[name] for name in series)
-        self.columns = tuple(e for name in outputs for e in element_names(name, self.work.shapes[name]))
+        self.columns = tuple(e for name in outputs for e in element_names(name, self.flat.shapes[name]))
         self.series = tuple(e for v in changing for e, mine in zip(v.elements, v.assigned, strict=True) if not mine)
-        self.series += tuple(e for draw in self.work.draws for e in draw.elements)
+        self.series += tuple(e for draw in self.flat.draws for e in draw.elements)
         self.output_places, self.forced = self.places(self.columns), self.places(self.series)
         self._set_lags()
         self._schedules: dict[int, tuple[tuple[frozenset[int], ...], IntVector]] = {}
         self._plans: dict[Any, tuple[RunPlan, Loops]] = {}
         self._lock = threading.Lock()
         self.rows_per_step = 2 if rules.method == "rk4" else 1
-        self.python_modules = tuple(self.work.python)
+        self.python_modules = tuple(self.flat.python)
         self.note = "; ".join(
             f"the module {name!r} is a Python function that cannot be written as equations, and runs as such: {why}"
-            for name, why in self.work.python.items()
+            for name, why in self.flat.python.items()
         )
 
     def __reduce__(self) -> Any:
-        return ModularProgram, self._made_from
+        return ModularProgram, self._arguments
 
     def places(self, elements: Iterable[str]) -> IntVector:
-        """Return where elements stand in the array of all values."""
+        """Return the places of elements in the array of all values."""
         return np.array([self.layout.place[e] for e in elements], dtype=np.int64)
 
     def _set_functions(self) -> None:
-        """Compile; set of each evaluation the address of its function, its first pointer, and where pointers point."""
+        """Compile; set the address and the first pointer of each evaluation, and the places of all pointers."""
         texts, places = [], list[int]()
-        assigned = {e.target.name for e in self.work.evaluations}
+        assigned = {e.target.name for e in self.flat.evaluations}
         self.begins: list[int] = []
-        self._points: list[tuple[Evaluation, str, int]] = []  # the xs of tables from outside
-        for e in self.work.evaluations:
+        self._points: list[tuple[Evaluation, str, int]] = []  # the xs of tables of the data base
+        for e in self.flat.evaluations:
             self.begins.append(len(places))
             if e.value is not None:
-                texts.append(statement_text(e.target, e.value, self.work.shapes))
+                texts.append(statement_text(e.target, e.value, self.flat.shapes))
                 places += [self.layout.begin[name] for name in texts[-1].names]
                 self._points += [(e, *point) for point in texts[-1].points if point[0] not in assigned]
-        # which live as long
+        # a reference, so that the functions live as long as the program
         self._codes = stored_functions([t.text for t in texts], [t.called for t in texts], "modules")
         codes = iter(self._codes)
-        self.addresses = [0 if e.value is None else next(codes).address for e in self.work.evaluations]
+        self.addresses = [0 if e.value is None else next(codes).address for e in self.flat.evaluations]
         self.pointed: IntVector = np.array(places, dtype=np.int64)
 
     # --- plans
@@ -146,7 +145,7 @@ class ModularProgram:
         short = self._short_lags(z)
         with self._lock:
             if n_steps not in self._schedules:
-                steps = sorted({e.step for e in self.work.evaluations})
+                steps = sorted({e.step for e in self.flat.evaluations})
                 active = np.array([np.arange(n_steps + 1) % s == 0 for s in steps]).reshape(len(steps), -1)
                 patterns, which = np.unique(active, axis=1, return_inverse=True)
                 masks = [frozenset(s for s, on in zip(steps, column, strict=True) if on) for column in patterns.T]
@@ -158,11 +157,11 @@ class ModularProgram:
             return *self._plans[short, masks_of_all], schedule
 
     def _set_lags(self) -> None:
-        """Find the lags, and of those that may be short the place of tau, its least, and its value where it is known.
+        """Find the lags, and for those that may be short the place of tau, its least, and its value where it is known.
 
-        A tau that changes along a run is not known (0), but where the text has its number.
+        A tau that changes along a run is not known (0), unless the text has its number.
         """
-        evaluations, span = self.work.evaluations, self.layout.span
+        evaluations, span = self.flat.evaluations, self.layout.span
         self.lags = {i: n for n, i in enumerate(i for i, e in enumerate(evaluations) if e.kind == "lag")}
         changing = {place for e in evaluations for r in e.targets or (e.target,) for place in span(r)}
         changing |= set(self.forced.tolist())
@@ -190,11 +189,11 @@ class ModularProgram:
         masks : sequence of frozenset of int
             The sets of steps that are active together; the last one is that of all.
         """
-        work, layout, rules = self.work, self.layout, self.rules
-        graph, known = Graph(work.evaluations, layout, short), dict[tuple[Piece, ...], list[Block]]()
-        schedules = [self._at_the_start(graph)]
+        flat, layout, rules = self.flat, self.layout, self.rules
+        graph, known = Graph(flat.evaluations, layout, short), dict[tuple[Piece, ...], list[Block]]()
+        schedules = [self._first_step(graph)]
         for i, mask in enumerate(masks):
-            each, is_later = zip(work.evaluations, graph.whole, strict=True), i == len(masks) - 1
+            each, is_later = zip(flat.evaluations, graph.whole, strict=True), i == len(masks) - 1
             active = tuple(
                 p for e, p in each if e.kind != "initial" and e.step in mask and not (is_later and e.is_held)
             )
@@ -223,16 +222,18 @@ class ModularProgram:
             schedules=np.array(begins, dtype=np.int64),
             loops=np.cumsum([0, *map(len, loops)], dtype=np.int64),
             places=np.array([place for loop in loops for place in loop], dtype=np.int64),
-            levels=_rows(4, (row for v in work.levels for row in _elements(layout, v))),
-            kept=_rows(3, ((x, y, k.step) for k in work.kept for x, y in zip(span(k.value), span(k.to), strict=True))),
-            lags=_rows(10, (_lag(layout, work.evaluations[i]) for i in self.lags)),
-            delays=_rows(3, ((span(d.tau).start, len(span(d.tau)), d.step) for d in work.delays)),
-            least=np.array([least_tau(d.order, d.step * rules.dt) for d in work.delays]),
+            levels=_rows(4, (row for v in flat.levels for row in _elements(layout, v))),
+            previous=_rows(
+                3, ((x, y, k.step) for k in flat.previous for x, y in zip(span(k.value), span(k.to), strict=True))
+            ),
+            lags=_rows(10, (_lag(layout, flat.evaluations[i]) for i in self.lags)),
+            delays=_rows(3, ((span(d.tau).start, len(span(d.tau)), d.step) for d in flat.delays)),
+            least=np.array([least_tau(d.order, d.step * rules.dt) for d in flat.delays]),
             columns=self.output_places,
             forced=self.forced,
-            common_step=max((e.step for e in work.evaluations), default=1) if rules.method == "rk4" else 0,
+            common_step=max((e.step for e in flat.evaluations), default=1) if rules.method == "rk4" else 0,
             max_iterations=rules.max_iterations,
-            goes_on=int(rules.unsettled == "keep"),
+            keeps_unsettled=int(rules.unsettled == "keep"),
             tol=rules.tol,
             dt=rules.dt,
         )
@@ -242,18 +243,18 @@ class ModularProgram:
         """Return the blocks of a step."""
         if self.rules.order == "sorted":
             return graph.blocks(pieces, guesses)
-        rates = dict.fromkeys(p for p in pieces if self.work.evaluations[p.evaluation].kind == "rate")
+        rates = dict.fromkeys(p for p in pieces if self.flat.evaluations[p.evaluation].kind == "rate")
         others = tuple(p for p in pieces if p not in rates)
         blocks = [Block(tuple(guesses), False), Block(others, True), *graph.blocks(list(rates))]
         return [b for b in blocks if b.pieces]
 
-    def _at_the_start(self, graph: Graph) -> list[Block]:
-        """Return the blocks of the first step, where levels get their values and loops their first guesses."""
-        work = self.work
-        held = [*(level.target for level in work.levels), *(k.to for k in work.kept)]
-        states = {place for target in held for place in self.layout.span(target)}
+    def _first_step(self, graph: Graph) -> list[Block]:
+        """Return the blocks of the first step, which sets initial values of levels and first guesses of loops."""
+        flat = self.flat
+        targets = [*(level.target for level in flat.levels), *(k.to for k in flat.previous)]
+        states = {place for target in targets for place in self.layout.span(target)}
         pieces, guesses = list[Piece](), list[Piece]()
-        for evaluation, whole in zip(work.evaluations, graph.whole, strict=True):
+        for evaluation, whole in zip(flat.evaluations, graph.whole, strict=True):
             if evaluation.kind != "initial":
                 pieces.append(whole)
                 continue
@@ -269,9 +270,9 @@ class ModularProgram:
         return self._schedule(graph, pieces, guesses)
 
     def _task(self, piece: Piece) -> tuple[int, int, int, int, int]:
-        """Return a task; of a Python module the evaluation stands where a run has an address."""
+        """Return a task; that of a Python module has the number of the evaluation, to be replaced by an address."""
         i, first, last = piece
-        if self.work.evaluations[i].kind == "python":
+        if self.flat.evaluations[i].kind == "python":
             return 2, i, 0, 0, 0
         if i in self.lags:
             return 1, self.lags[i], 0, first, last
@@ -280,7 +281,7 @@ class ModularProgram:
     # --- runs
 
     def values(self, known: Mapping[str, float]) -> Vector:
-        """Return the array of all values at the start: what is known of elements, else zeros."""
+        """Return the array of all values at the start: the known elements, else zeros."""
         z = np.zeros(self.layout.length)
         z[self.places(known)] = list(known.values())
         z[self.layout.begin[DT]] = self.rules.dt
@@ -302,16 +303,16 @@ class ModularProgram:
         keep : ndarray of int
             The steps that are rows, increasing.
         report : callable, optional
-            Gets the number of steps that are done, now and then.
+            Called with the number of steps done, now and then.
         """
-        failed = self._wrong_tables(z)
+        failed = self._table_problem(z)
         running = Running(self, *self._plan(z, int(keep[-1])), z, series, float(start), keep)
-        return running.result(failed) if failed else running.whole(report)
+        return running.result(failed) if failed else running.to_end(report)
 
-    def _wrong_tables(self, z: Vector) -> str:
-        """Return what is wrong with the points of a table that come from outside, or an empty string."""
-        for e, name, apart in self._points:
-            points = z[self.layout.of(name)][::apart]
+    def _table_problem(self, z: Vector) -> str:
+        """Return what is wrong with the points of a table of the data base, or an empty string."""
+        for e, name, stride in self._points:
+            points = z[self.layout.of(name)][::stride]
             if not (np.diff(points) > 0).all():
                 xs = listed([f"{v:g}" for v in points])
                 return f"module {e.module!r}, line {e.line}: the points {name} of a table must increase; they are {xs}"
@@ -319,7 +320,7 @@ class ModularProgram:
 
 
 def _check_rk4(system: ModuleSystem) -> None:
-    """Refuse what has no place between two steps."""
+    """Refuse functions that have no value between two steps."""
     system.check_one_step("method='rk4'", " Use method='euler'.")
     if called := system.call_of("lag", "delay_fixed", "rate", "pulse"):
         word, s = called
@@ -330,10 +331,10 @@ def _check_rk4(system: ModuleSystem) -> None:
 
 
 def loop_notes(system: ModuleSystem) -> Iterator[Diagnostic]:
-    """Return a note of each circle: of variables that need themselves within a step, or elements where it is some."""
-    work = Work(system)
-    graph = Graph(work.evaluations, Layout(work.shapes), frozenset())
-    pieces = [p for e, p in zip(work.evaluations, graph.whole, strict=True) if e.kind != "initial"]
+    """Yield a note of each loop: variables, or some of their elements, that need themselves within a step."""
+    flat = FlatSystem(system)
+    graph = Graph(flat.evaluations, Layout(flat.shapes), frozenset())
+    pieces = [p for e, p in zip(flat.evaluations, graph.whole, strict=True) if e.kind != "initial"]
     for names in (graph.names(block.pieces) for block in graph.blocks(pieces) if block.is_loop):
         variable = system.variables.get(names[0].partition("[")[0])
         if variable is not None:
@@ -345,16 +346,16 @@ def loop_notes(system: ModuleSystem) -> Iterator[Diagnostic]:
 
 
 def _elements(layout: Layout, v: Level) -> Iterator[tuple[int, int, int, int]]:
-    """Yield a level's elements."""
+    """Yield the rows of a level for `RunPlan.levels`, one an element."""
     for x, dx, i in zip(layout.span(v.target), layout.span(v.rate), v.target.positions, strict=True):
         yield x, dx, v.step, int(i in v.nonnegative)
 
 
 def _lag(layout: Layout, lag: Evaluation) -> tuple[int, ...]:
-    """Return a lag; where its history begins depends on the length of a run, and is filled in for it."""
+    """Return the row of a lag for `RunPlan.lags`; each run fills in the begin of its history."""
     x, tau, before = map(layout.span, lag.arguments)
-    apart = (int(len(a) > 1) for a in (x, tau, before))
-    return (x[0], tau[0], before[0], layout.span(lag.target)[0], *apart, len(x), lag.step, 0)
+    strides = (int(len(a) > 1) for a in (x, tau, before))
+    return (x[0], tau[0], before[0], layout.span(lag.target)[0], *strides, len(x), lag.step, 0)
 
 
 def _rows(n: int, values: Iterable[object]) -> IntMatrix:

@@ -1,4 +1,4 @@
-"""An item of a data base: a constant, a vector or a time series, with its unit and what holds between its data."""
+"""An item of a data base: a constant, a vector or a time series, with its unit and interpolation."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ class Item:
     ----------
     name : str
     elements : mapping of tuple of int to float or Forcing
-        A number or a series by element; the one element of a scalar is ``()``. Of arrays some may be missing.
+        A number or a series by element; the one element of a scalar is ``()``. Arrays may lack some.
     unit : str
-        As it was given; checked against equations, never computed with.
+        Compared with equations, and not used otherwise.
     interpolation : {"linear", "constant"}
         Of series: a straight line between two data, or the value of the last one passed.
     extrapolate : bool
         Whether a series is held at its ends outside its range; an error otherwise.
     source : str
-        Where it comes from.
+        The file or object that it was read from.
     whole : bool
-        Whether it was given as a whole; else element by element.
+        Whether the source has it as a whole; else element by element.
     lower, upper : float
-        Between which it lies; told, and nothing else.
+        Its limits, for information only.
     comment : str
-        What was written to it.
+        The comment of the source.
 
     Examples
     --------
@@ -80,7 +80,7 @@ class Item:
 
     @property
     def times(self) -> Vector:
-        """All times at which there is a datum; empty of constants."""
+        """All times of data; empty for constants."""
         series = [f.times for f in self.elements.values() if isinstance(f, Forcing)]
         return np.unique(np.concatenate(series)) if series else np.empty(0)
 
@@ -96,7 +96,7 @@ class Item:
         return {element_name(self.name, k): v for k, v in self.elements.items() if not isinstance(v, Forcing)}
 
     def sampled(self, times: Vector, indices: Sequence[Index]) -> Matrix:
-        """Return a series at `times`, shape (n_time, n_index), or the numbers of constants, again and again.
+        """Return a series at `times`, shape (n_time, n_index); constants are repeated.
 
         Raises
         ------
@@ -145,9 +145,9 @@ def item(
     unit : str
         Shown in tables, as the following are.
     lower, upper : float
-        Between which it lies.
+        Its limits.
     comment : str
-        What it is, where it comes from.
+        A description, a source.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def item(
 
 
 def as_item(name: str, values: Any, times: Any = None, **words: Any) -> Item:
-    """Return an item of values that were given in Python; see `item`."""
+    """Return an item of Python values; see `item`."""
     array = finite_array(values, name)
     if times is None:
         numbers: dict[Index, float] = {index: float(array[index]) for index in _indices(array.shape, name)}
@@ -202,7 +202,7 @@ def _indices(shape: Shape, name: str) -> list[Shape]:
 
 
 def finite_array(values: Any, name: str) -> Vector:
-    """Return numbers as an array; DataError where they are none, or not finite."""
+    """Return numbers as an array; raise a DataError if they are not finite numbers."""
     try:
         raw = np.asarray(values)
         if raw.dtype.kind in "bcUSMm" or (raw.dtype == object and any(isinstance(v, (str, bool)) for v in raw.flat)):

@@ -1,7 +1,7 @@
-"""The data base of a modular model: constants, vectors and time series, each under the name of the variable it feeds.
+"""The data base of a modular model: constants, vectors and time series, by the names of the variables they feed.
 
-Read from folders of CSV files, SQLite files, DataFrames and dicts, in any mix. Every source becomes items; of two that
-bear the same name the later one stands, and what was replaced is remembered for the diagnostics.
+It is read from folders of CSV files, SQLite files, DataFrames and dicts, in any mix. Every source becomes items; an
+item replaces an earlier one of the same name, and replaced items are listed for the diagnostics.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmepy.tables.sheet import Sheet, frame_sheet
 
 _ELEMENT = re.compile(r"([^\[\]]+?)\s*(?:\[\s*(\w+(?:\s*,\s*\w+)*)\s*\])?")
 NOTES = ("unit", "interpolation", "extrapolate", "lower", "upper", "comment")
-"""What a row may say of an item beside its value."""
+"""Columns of notes on an item, in addition to its value."""
 _BOUND = re.compile(r"|[-+]?(inf|(\d+\.?\d*|\.\d+)(e[-+]?\d+)?)", re.IGNORECASE | re.ASCII)
 _YES, _NO = ("true", "yes", "1", "1.0"), ("false", "no", "0", "0.0", "")
 
@@ -43,7 +43,7 @@ class Replaced(NamedTuple):
 
     @property
     def message(self) -> str:
-        """What is said of it."""
+        """The message about it."""
         return f"{self.name!r} stands in {self.earlier} and again in {self.later}; the later one holds"
 
 
@@ -53,7 +53,7 @@ class Database:
     Parameters
     ----------
     *sources : str, Path, DataFrame, Series, mapping or Database
-        In any mix; where two bear the same name the later one stands.
+        In any mix; an item replaces an earlier one of the same name.
 
         * a folder: every ``*.csv`` in it; or one CSV file;
         * a SQLite file (``.sqlite``, ``.sqlite3``, ``.db``): every table in it;
@@ -65,8 +65,8 @@ class Database:
     Raises
     ------
     DataError
-        A source that cannot be read, cells that are no finite numbers, times that do not increase, names that cannot
-        be; with file and line, or row.
+        A source cannot be read, cells are no finite numbers, times do not increase, or names are invalid; with file and
+        line, or row.
 
     Notes
     -----
@@ -98,14 +98,14 @@ class Database:
 
     def __init__(self, *sources: Any) -> None:
         self._items: dict[str, Item] = {}
-        self._notes: dict[str, tuple[str, dict[str, str]]] = {}  # by item the place, and what is said there
+        self._notes: dict[str, tuple[str, dict[str, str]]] = {}  # by item the place of its notes, and the notes
         self._replaced: list[Replaced] = []
         for number, source in enumerate(sources, 1):
-            for found in self._read(source, number):
-                self._replaced += self._put(found)
-        for name, (place, said) in self._notes.items():
+            for item in self._read(source, number):
+                self._replaced += self._add(item)
+        for name, (place, notes) in self._notes.items():
             check_known(name, self._items, f"{place}: there is no item {name!r} in the data base.", DataError)
-            self._items[name] = _with(self._items[name], said)
+            self._items[name] = _with_notes(self._items[name], notes)
 
     def _read(self, source: Any, number: int) -> Iterable[Item]:
         """Return the items of one source."""
@@ -128,37 +128,37 @@ class Database:
         )
 
     def _of_sheets(self, sheets: Sequence[Sheet]) -> list[Item]:
-        """Return the items of tables; within a source no name stands twice."""
-        found: dict[str, Item] = {}
+        """Return the items of tables; refuse a name that occurs twice in a source."""
+        items: dict[str, Item] = {}
         for sheet in sheets:
             if sheet.stem == "items" and not {"value", "time"} & set(sheet.frame.columns):
                 self._notes |= _notes(sheet)
                 continue
             for new in _series_of(sheet) if "time" in sheet.frame.columns else _constants_of(sheet):
-                if new.name in found:
-                    raise DataError(f"{new.name!r} stands in {found[new.name].source} and again in {new.source}.")
-                found[new.name] = new
-        return list(found.values())
+                if new.name in items:
+                    raise DataError(f"{new.name!r} stands in {items[new.name].source} and again in {new.source}.")
+                items[new.name] = new
+        return list(items.values())
 
     def _of_mapping(self, values: Mapping[Any, Any], label: str) -> list[Item]:
         """Return the items of a dict."""
         parts: dict[str, dict[Index, Any]] = {}
-        found: dict[str, Item] = {}
+        items: dict[str, Item] = {}
         for key, value in values.items():
             name, index = split_name(str(key), label)
-            made = _given(str(key), value)
-            if name in found or index in parts.get(name, ()) or (not index and name in parts):
+            item = _item_of_value(str(key), value)
+            if name in items or index in parts.get(name, ()) or (not index and name in parts):
                 raise DataError(f"{label}: {name!r} is given more than once.")
             if not index:
-                found[name] = replace(made, name=name, source=made.source or label)
-            elif made.shape:
+                items[name] = replace(item, name=name, source=item.source or label)
+            elif item.shape:
                 raise DataError(f"{label}: {key!r} is one element and needs one number or series.")
             else:
-                parts.setdefault(name, {})[index] = made.elements[()]
-        return [*found.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
+                parts.setdefault(name, {})[index] = item.elements[()]
+        return [*items.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
 
-    def _put(self, new: Item) -> list[Replaced]:
-        """Take an item in, and return what it replaces."""
+    def _add(self, new: Item) -> list[Replaced]:
+        """Add an item, and return the replaced one, if any."""
         old = self._items.get(new.name)
         self._items[new.name] = new
         if old is None:
@@ -228,27 +228,27 @@ class Database:
         run = sheet.frame
         if names is not None:
             columns = [c for c in run.columns if c != "time"]
-            kept: list[str] = []
+            chosen: list[str] = []
             for name in [names] if isinstance(names, str) else list(names):
                 some = [c for c in columns if c == name or c.startswith(f"{name}[")]
                 if not some:
                     check_known(name, columns, f"`names`: the run has no {name!r}.", DataError, "It has")
-                kept += [c for c in some if c not in kept]
-            run = run[["time", *kept]]
+                chosen += [c for c in some if c not in chosen]
+            run = run[["time", *chosen]]
         empty = [c for c in run.columns if run[c].isna().any()]
         if empty:
             raise DataError(f"The run holds NaN in {listed(empty)}; such a series cannot be handed on.")
         new = Database(self)
-        for found in _series_of(replace(sheet, frame=run)):
-            is_said = found.name in new._notes
-            new._put(_with(found, new._notes[found.name][1]) if is_said else replace(found, whole=True))
+        for item in _series_of(replace(sheet, frame=run)):
+            has_notes = item.name in new._notes
+            new._add(_with_notes(item, new._notes[item.name][1]) if has_notes else replace(item, whole=True))
         return new
 
     def with_constants(self, values: Mapping[str, Any], source: str = "parameters") -> Database:
-        """Return the data base with other values, or further ones: numbers and lists by name, ``D[0]`` too."""
+        """Return the data base with other or further values: numbers and lists by name, ``D[0]`` too."""
         new = Database(self)
-        for found in new._of_mapping(values, source):
-            new._put(found)
+        for item in new._of_mapping(values, source):
+            new._add(item)
         return new
 
     def __getitem__(self, name: str) -> Item:
@@ -273,7 +273,7 @@ class Database:
 
 
 def as_database(data: Any) -> Database:
-    """Return the data base that was given: itself, one source, or a list of sources; None is an empty one."""
+    """Return the data base of one source, a list of sources, or None; a `Database` itself."""
     if isinstance(data, Database):
         return data
     if data is None:
@@ -282,12 +282,12 @@ def as_database(data: Any) -> Database:
 
 
 def split_name(text: str, where: str) -> tuple[str, Index]:
-    """Return name and index of ``SEM``, ``D[0]``, ``A[0,1]``, or ``sales.x``, which the module sales keeps to itself.
+    """Return name and index of ``SEM``, ``D[0]``, ``A[0,1]``, or ``sales.x``, a local name of the module sales.
 
     Raises
     ------
     DataError
-        It is no name that a module could use.
+        The text is not a valid name.
     """
     match = _ELEMENT.fullmatch(normal_name(text.strip()))
     name = match.group(1) if match else ""
@@ -304,7 +304,7 @@ def split_name(text: str, where: str) -> tuple[str, Index]:
 
 
 def _from_elements(name: str, elements: dict[Index, Any], source: str) -> Item:
-    """Return an array whose elements were given one by one."""
+    """Return an array from its single elements."""
     if len({len(index) for index in elements}) > 1:
         raise DataError(f"{source}: the elements of {name!r} differ in their number of indices.")
     if len({isinstance(v, Forcing) for v in elements.values()}) > 1:
@@ -313,8 +313,8 @@ def _from_elements(name: str, elements: dict[Index, Any], source: str) -> Item:
     return Item(name, dict(sorted(elements.items())), source=source, whole=whole)
 
 
-def _given(name: str, value: Any) -> Item:
-    """Return what stands in a dict."""
+def _item_of_value(name: str, value: Any) -> Item:
+    """Return the item of a value in a dict."""
     if isinstance(value, Item):
         return value
     if isinstance(value, pd.Series):
@@ -339,19 +339,19 @@ def _series_of(sheet: Sheet) -> list[Item]:
     names = [c for c in sheet.frame.columns if c != "time"]
     if not names:
         raise DataError(f"{sheet.label}: there is no column beside 'time'.")
-    found: dict[str, dict[Index, Forcing]] = {}
+    series: dict[str, dict[Index, Forcing]] = {}
     for column in names:
         title = sheet.stem if names == ["value"] and sheet.stem else column
         name, index = split_name(title, sheet.label)
         values = np.asarray(sheet.numbers(column), dtype=np.float64)
-        kept = np.isfinite(values)
-        if not kept.any():
+        is_datum = np.isfinite(values)
+        if not is_datum.any():
             raise DataError(f"{sheet.label}: column {column!r} holds no datum.")
-        elements = found.setdefault(name, {})
+        elements = series.setdefault(name, {})
         if index in elements:
             raise DataError(f"{sheet.label}: {title!r} stands in two columns.")
-        elements[index] = Forcing(title, times[kept], values[kept])
-    return [_from_elements(name, some, sheet.label) for name, some in found.items()]
+        elements[index] = Forcing(title, times[is_datum], values[is_datum])
+    return [_from_elements(name, some, sheet.label) for name, some in series.items()]
 
 
 def _constants_of(sheet: Sheet) -> list[Item]:
@@ -366,22 +366,22 @@ def _constants_of(sheet: Sheet) -> list[Item]:
     sheet.check_columns(["name", "value", *NOTES])
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
-    found, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
-    for (title, line, said), value in zip(_rows(sheet), _values(sheet), strict=True):
+    constants, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
+    for (title, line, notes), value in zip(_rows(sheet), _values(sheet), strict=True):
         name, index = split_name(title, sheet.place(line))
         if isinstance(value, float) and np.isnan(value):
             raise sheet.error(f"the value of {title!r} is missing.", line)
-        elements = found.setdefault(name, {})
+        elements = constants.setdefault(name, {})
         if index in elements or (elements and isinstance(value, dict)):
             raise sheet.error(f"{title!r} stands there twice.", line)
         if index and isinstance(value, dict):
             raise sheet.error(f"{title!r} is one element and needs one number.", line)
         elements.update(value if isinstance(value, dict) else {index: value})
-        first = words.setdefault(name, said)
-        if said != first:
-            here, there = next((said.get(w, ""), first.get(w, "")) for w in NOTES if said.get(w) != first.get(w))
+        first = words.setdefault(name, notes)
+        if notes != first:
+            here, there = next((notes.get(w, ""), first.get(w, "")) for w in NOTES if notes.get(w) != first.get(w))
             raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
-    return [_with(_from_elements(name, some, sheet.label), words[name]) for name, some in found.items()]
+    return [_with_notes(_from_elements(name, some, sheet.label), words[name]) for name, some in constants.items()]
 
 
 def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
@@ -389,57 +389,57 @@ def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
     lists = {i: text for i, text in enumerate(sheet.texts("value")) if text.startswith("[")}
     cells: list[Any] = [0 if i in lists else cell for i, cell in enumerate(sheet.frame["value"])]
     plain = pd.DataFrame({"value": cells}, index=sheet.frame.index)
-    found: list[Any] = replace(sheet, frame=plain).numbers("value").tolist()
+    values: list[Any] = replace(sheet, frame=plain).numbers("value").tolist()
     for i, text in lists.items():
         try:
-            values = json.loads(text.replace("(", "[").replace(")", "]"))
-            found[i] = dict(as_item(sheet.texts("name")[i], values).elements)
+            items = json.loads(text.replace("(", "[").replace(")", "]"))
+            values[i] = dict(as_item(sheet.texts("name")[i], items).elements)
         except DataError as error:
             raise sheet.error(str(error), sheet.lines[i]) from None
         except (ValueError, RecursionError):
             shown = text[:60] + "..." * (len(text) > 60)
             raise sheet.error(f"{shown!r} is no list such as [1, 2] or [(0, 1), (5, 0.5)].", sheet.lines[i]) from None
-    return found
+    return values
 
 
 def _rows(sheet: Sheet) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """Return the name of each row, its line, and what the row says of the item."""
+    """Yield the name of each row, its line, and its notes on the item."""
     for line, name, *cells in zip(sheet.lines, *map(sheet.texts, ("name", *NOTES)), strict=True):
-        said = dict(zip(NOTES, cells, strict=True))
+        notes = dict(zip(NOTES, cells, strict=True))
         if not name:
             raise sheet.error("the name is missing.", line)
-        if (interpolation := said["interpolation"]) not in (*INTERPOLATIONS, ""):
+        if (interpolation := notes["interpolation"]) not in (*INTERPOLATIONS, ""):
             near = did_you_mean(interpolation, INTERPOLATIONS)
             raise sheet.error(f"interpolation {interpolation!r} is not known; write linear or constant.{near}", line)
-        if said["extrapolate"].lower() not in (*_YES, *_NO):
-            raise sheet.error(f"extrapolate {said['extrapolate']!r} is not known; write true or false.", line)
-        said["extrapolate"] = said["extrapolate"].lower()
+        if notes["extrapolate"].lower() not in (*_YES, *_NO):
+            raise sheet.error(f"extrapolate {notes['extrapolate']!r} is not known; write true or false.", line)
+        notes["extrapolate"] = notes["extrapolate"].lower()
         for word in ("lower", "upper"):
-            if not _BOUND.fullmatch(said[word]):
-                raise sheet.error(f"{word} {said[word]!r} is not a number.", line)
-        yield name, line, {word: cell for word, cell in said.items() if cell}
+            if not _BOUND.fullmatch(notes[word]):
+                raise sheet.error(f"{word} {notes[word]!r} is not a number.", line)
+        yield name, line, {word: cell for word, cell in notes.items() if cell}
 
 
-def _with(found: Item, said: Mapping[str, str]) -> Item:
-    """Return an item with what a row says of it."""
-    changes: dict[str, Any] = {w: float(v) if w in ("lower", "upper") else v for w, v in said.items()}
-    if "extrapolate" in said:
-        changes["extrapolate"] = said["extrapolate"] in _YES
-    if method := said.get("interpolation"):
-        elements = found.elements.items()
+def _with_notes(item: Item, notes: Mapping[str, str]) -> Item:
+    """Return an item with the notes of a row."""
+    changes: dict[str, Any] = {w: float(v) if w in ("lower", "upper") else v for w, v in notes.items()}
+    if "extrapolate" in notes:
+        changes["extrapolate"] = notes["extrapolate"] in _YES
+    if method := notes.get("interpolation"):
+        elements = item.elements.items()
         changes["elements"] = {k: replace(f, method=method) if isinstance(f, Forcing) else f for k, f in elements}
-    return replace(found, **changes)
+    return replace(item, **changes)
 
 
 def _notes(sheet: Sheet) -> dict[str, tuple[str, dict[str, str]]]:
-    """Return what a table called items says, and where."""
+    """Return the notes of a table called items, with their places."""
     sheet.check_columns(["name", *NOTES], needed=["name"])
     found: dict[str, tuple[str, dict[str, str]]] = {}
-    for title, line, said in _rows(sheet):
+    for title, line, notes in _rows(sheet):
         name, index = split_name(title, sheet.place(line))
         if index:
             raise sheet.error(f"{title!r} is one element; what is said here holds for all of {name!r}.", line)
         if name in found:
             raise sheet.error(f"{name!r} stands there twice.", line)
-        found[name] = sheet.place(line), said
+        found[name] = sheet.place(line), notes
     return found

@@ -1,4 +1,4 @@
-"""What is wrong between modules and data base: a table, a warning for each, or one error where `strict` is asked for.
+"""Diagnostics of modules and data base: a table, and a warning for each, or with `strict` one error for all.
 
 ====================  ===============================================================================================
 kind                  what it means
@@ -8,7 +8,7 @@ redundant             in the data base, but nothing uses it
 conflict              assigned in more than one module: the last one's statements hold
 series_for_initial    a time series for what only needs an initial value: the one at the start is used
 mixed_array           some elements assigned, others from outside, and a series for all (a note: level ``note``)
-local_read            a module reads a name that another one keeps to itself
+local_read            a module reads a local name of another module
 short_delay           a smooth or delay whose tau is too short for the step: of lower order, or runs with it fail
 loop                  variables that need one another in a circle (a note in the table alone)
 replaced              two sources of the data base have an item of that name: the later one holds
@@ -36,7 +36,7 @@ COLUMNS = ("kind", "level", "variable", "modules", "file", "line", "message")
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:
-    """One thing that is wrong.
+    """One problem of modules or data.
 
     Attributes
     ----------
@@ -47,11 +47,11 @@ class Diagnostic:
     modules : tuple of str
         The modules concerned.
     file : str
-        Where to look: the file of the module, or of the data.
+        The file of the module, or of the data.
     line : int
-        The line in it; 0 where there is none.
+        The line in it; 0 if there is none.
     message : str
-        What is wrong, and what would help.
+        The problem, and what to do.
     """
 
     kind: str
@@ -63,7 +63,7 @@ class Diagnostic:
 
     @property
     def level(self) -> Literal["warning", "note"]:
-        """A note does not count where `strict` is asked for."""
+        """A note is not an error with `strict`."""
         return "note" if self.kind in ("loop", "mixed_array", "units") else "warning"
 
     def __str__(self) -> str:
@@ -85,12 +85,12 @@ class DiagnosticWarning(UserWarning):
 
 
 def _first(kind: str, modules: tuple[str, ...]) -> str:
-    """Return the module where to look: of two that are concerned that which overrules or reads."""
+    """Return the module of the problem: of two the one that overrules or reads."""
     return modules[-1 if kind in ("conflict", "local_read") else 0]
 
 
 def diagnostic(system: ModuleSystem, kind: str, name: str, modules: tuple[str, ...], message: str) -> Diagnostic:
-    """Return what is wrong with a variable or an element, with the place where the module names the variable."""
+    """Return the diagnostic of a variable or an element, with the place where the module names the variable."""
     uses = system.variables[name if name in system.variables else name.partition("[")[0]].uses
     modules = modules or tuple(uses)  # declared only
     first = _first(kind, modules)
@@ -103,51 +103,50 @@ def diagnostics_table(diagnostics: Iterable[Diagnostic]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=list(COLUMNS)).astype({"line": int})
 
 
-def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, already: Collection[Diagnostic] = ()) -> None:
-    """Warn of each diagnostic but units, those `already` warned of aside, at the line outside fmepy of the call.
+def warn_of(diagnostics: Iterable[Diagnostic], strict: bool = False, known_before: Collection[Diagnostic] = ()) -> None:
+    """Warn of each diagnostic except loops, units and those `known_before`, at the line outside fmepy of the call.
 
     Raises
     ------
     ModelError
-        `strict`, and one of them is no mere note: it lists them all.
+        With `strict`, if one of them is not a note; it lists all of these.
     """
-    found = list(diagnostics)
-    wrong = [d for d in found if d.level == "warning"]
+    all_of_them = list(diagnostics)
+    wrong = [d for d in all_of_them if d.level == "warning"]
     if strict and wrong:
         lines = "\n".join(f"  {d.kind}: {d}" for d in wrong)
         raise ModelError(f"strict=True, and {counted(len(wrong), 'diagnostic')}:\n{lines}")
-    for d in found:
-        if d not in already and d.kind not in ("loop", "units"):  # which change no number
+    for d in all_of_them:
+        if d not in known_before and d.kind not in ("loop", "units"):  # these do not affect numbers
             warn(DiagnosticWarning(d))
 
 
 def refuse_missing(diagnostics: Iterable[Diagnostic]) -> None:
-    """Raise a ModelError that lists what is missing, if anything is."""
+    """Raise a ModelError that lists the missing data, if there are any."""
     if missing := [f"\n  {d}" for d in diagnostics if d.kind == "missing"]:
         raise ModelError(f"The model cannot run, for data are missing:{''.join(missing)}")
 
 
 def diagnose(system: ModuleSystem, data: Mapping[str, Item], guesses: Collection[str] = ()) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with a system and its data: what is of the modules alone first, then variable by variable.
+    """Return the diagnostics of a system and its data: of modules alone first, then variable by variable.
 
     Parameters
     ----------
     system : ModuleSystem
-        The modules put together.
     data : mapping of str to item
         The items by the names of the variables they feed, or of elements, ``D[0]``.
     guesses : collection of str, optional
         Variables of loops, of which a constant is the first guess.
     """
-    found = [*_conflicts(system), *_local_reads(system)]
+    diagnostics = [*_conflicts(system), *_local_reads(system)]
     for variable in system.variables.values():
-        found.extend(_of_variable(system, variable, data, variable.name in guesses))
+        diagnostics.extend(_of_variable(system, variable, data, variable.name in guesses))
     known = {e: v for v in system.variables.values() for e in (v.name, *v.elements)}
     for name, item in data.items():
         if name not in known:
             message = f"{name!r} is in the data base, but no module reads it.{did_you_mean(name, system.variables)}"
-            found.append(Diagnostic("redundant", name, file=item.source, message=message))
-    return tuple(found)
+            diagnostics.append(Diagnostic("redundant", name, file=item.source, message=message))
+    return tuple(diagnostics)
 
 
 def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:
@@ -160,7 +159,7 @@ def _conflicts(system: ModuleSystem) -> Iterator[Diagnostic]:
 
 
 def _local_reads(system: ModuleSystem) -> Iterator[Diagnostic]:
-    """Names that one module keeps to itself, and another one reads without anybody else giving them a value."""
+    """Yield the local names of a module that another one reads and no module assigns for it."""
     for owner, local in ((m.name, local) for m in system.modules for local in m.local):
         other = system.variables.get(local)
         for reader in other.read_in if other is not None and not other.endogenous else ():
@@ -174,13 +173,13 @@ def _local_reads(system: ModuleSystem) -> Iterator[Diagnostic]:
 def _of_variable(
     system: ModuleSystem, variable: Variable, data: Mapping[str, Item], guess: bool
 ) -> Iterator[Diagnostic]:
-    """Return what is wrong with the data of one variable."""
+    """Yield the diagnostics of the data of one variable."""
     elements, whole = variable.elements, variable.name
     fed = [whole in data or e in data for e in elements]
     if all(variable.assigned) and not any(fed) and not any(variable.outside):
         return
     wants_start = [out and not there for out, there in zip(variable.outside, variable.initial, strict=True)]
-    wants_value = [not mine for mine in variable.assigned]
+    wants_value = [not positions for positions in variable.assigned]
     for wanted, modules, message in (
         (wants_value, variable.read_in, "{0} is read, but it is neither in the data base nor assigned by a module."),
         (wants_start, variable.assigned_in, "{0} has no initial value: write {0}(0) = ..., or give a constant {0} in "
@@ -192,15 +191,15 @@ def _of_variable(
             message = f"{message.format(names)}{_near(variable, data, system)}"
             yield diagnostic(system, "missing", whole, modules, message)
     for name in (n for n in dict.fromkeys((whole, *elements)) if n in data):
-        mine = range(len(elements)) if name == whole else [elements.index(name)]
-        if any(wants_value[i] for i in mine):
-            if data[name].kind == "series" and any(variable.assigned[i] for i in mine):
+        positions = range(len(elements)) if name == whole else [elements.index(name)]
+        if any(wants_value[i] for i in positions):
+            if data[name].kind == "series" and any(variable.assigned[i] for i in positions):
                 message = (
                     f"of {name!r} some elements are assigned and others come from outside, and the data base has a "
                     "series for all: it is used for the latter"
                 )
                 yield diagnostic(system, "mixed_array", name, variable.assigned_in, message)
-        elif not guess and not any(variable.outside[i] for i in mine):
+        elif not guess and not any(variable.outside[i] for i in positions):
             message = f"{name!r} is in the data base, but the modules compute it: the item is not used"
             yield Diagnostic("redundant", name, variable.assigned_in, data[name].source, 0, message)
         elif data[name].kind == "series":
@@ -211,30 +210,29 @@ def _of_variable(
 
 
 def _near(variable: Variable, data: Mapping[str, Item], system: ModuleSystem) -> str:
-    """Return the item nobody uses, or the variable that is computed, that may have been meant."""
+    """Return a hint at the unused item or computed variable with the nearest name."""
     computed = (n for n, v in system.variables.items() if v.endogenous)
     return did_you_mean(variable.name, [*(n for n in data if n not in system.variables), *computed])
 
 
-# --- smooths and delays that are too short for the step: what they would compute is no smooth and no delay
+# --- smooths and delays that are too short for the step, which would be numerically unstable
 #
-# A level of time T that follows u goes by Euler's step h to (1 - z) s + z u, z = h/T: a mean of the two up to z = 1;
-# beyond, it overshoots, and from z = 2 on it grows without end. By Runge-Kutta's order four growth begins at z = 2.785.
-# So T = h/2 is the least there may be, of both. T is tau, of each of n levels a part of it, tau/n. A chain of levels
-# that are too short is made one of fewer, as many as the tau of the data base has whole steps; one level cannot be
-# fewer.
+# Euler's step h takes a level with time constant T that follows u to (1 - z) s + z u, z = h/T: a mean of the two up to
+# z = 1; beyond, it overshoots, and from z = 2 on it grows without end. With Runge-Kutta's order four growth begins at
+# z = 2.785. So T = h/2 is the least of both. T is tau/n for each of n levels. A chain of levels that are too short is
+# shortened to as many levels as the tau of the data base has whole steps, at least one.
 
 _SLACK = 1e-5
-"""By which a step may be longer, relatively: numbers are shown, and typed, to six digits."""
+"""Relative tolerance of the least tau: numbers are shown, and typed, with six digits."""
 
 
 def least_tau(order: int, step: float) -> float:
-    """Return the shortest tau of a chain of levels whose module steps by `step`."""
+    """Return the least tau of a chain of levels in a module with this step."""
     return order * step / 2 * (1 - _SLACK)
 
 
 def too_short(kind: str, order: int, tau: float, steps: int, dt: float, when: str = "") -> str:
-    """Return what is wrong with a tau, and what to do, as a sentence without its end."""
+    """Return the message about a tau that is too short, without a full stop."""
     if not tau > 0:
         return f"{kind}(..., tau) has tau={tau:g}{when}; it must be positive"
     of_module = f", and the module takes {steps} at a time" if steps > 1 else ""
@@ -248,12 +246,12 @@ def too_short(kind: str, order: int, tau: float, steps: int, dt: float, when: st
 def with_lower_orders(
     system: ModuleSystem, parms: Mapping[str, float], dt: float
 ) -> tuple[ModuleSystem, list[Diagnostic]]:
-    """Return a system whose smooths and delays are as long as the step wants it, and what was too short.
+    """Return a system with fewer levels in smooths and delays that are too short for the step, and their diagnostics.
 
-    That is seen of a tau in the text or in the data base. One that is too short for a single level is left, and ends
-    the run.
+    Only a tau in the text or in the data base is known here. One that is too short for a single level stays, and the
+    run fails.
     """
-    steps, found, known = {m.name: m.step for m in system.modules}, list[Diagnostic](), dict(parms)
+    steps, short, known = {m.name: m.step for m in system.modules}, list[Diagnostic](), dict(parms)
     for s in system.statements:
         if isinstance(s, ModuleStatement) and s.kind == "assign" and isinstance(s.value, Number):
             known |= {s.target.name: s.value.value} if s.target.index is None else {}
@@ -273,11 +271,11 @@ def with_lower_orders(
         if order < memory.order:
             message += f". It is computed as of order {order}"
         file, name = system.module(s.module).file, read.name if read else ""
-        found.append(Diagnostic("short_delay", name, (s.module,), file, s.line, message))
+        short.append(Diagnostic("short_delay", name, (s.module,), file, s.line, message))
         return replace(memory, order=0 if least < least_tau(order, n * dt) else order)
 
     statements = tuple(
         replace(s, memories=tuple(changed(s, m) for m in s.memories)) if isinstance(s, ModuleStatement) and s.memories
         else s for s in system.statements
     )  # fmt: skip
-    return (replace(system, statements=statements) if found else system), found
+    return (replace(system, statements=statements) if short else system), short

@@ -1,9 +1,9 @@
-"""A system of modules as equations, where it allows it: a continuous `OdeModel`, or a `DifferenceModel` of its steps.
+"""A system of modules as equations, where possible: a continuous `OdeModel`, or a `DifferenceModel` of its steps.
 
-Statements are taken element by element, in the order of their needs. Assigned variables are not put into one another
-without end: what has grown large is kept as one shared part (`language.nodes.Shared`), so that the work grows as the
-number of statements does. Levels become states, what remembers too (`stateful_functions`), constants parameters, series
-forcings; tables become choices between straight lines.
+Statements are processed element by element, in the order of their dependencies. Small values of assigned variables are
+substituted; a large one is a shared part (`language.nodes.Shared`), so that the work grows with the number of
+statements. Levels and functions with a memory (`stateful_functions`) become states, constants become parameters, series
+become forcings; tables become choices between straight lines.
 
 The steps of the difference model are those of the modules; its states move by the rectangle rule, with the series and
 the time of the row before.
@@ -19,7 +19,7 @@ import numpy as np
 from fmepy.dmi.diagnostics import least_tau
 from fmepy.dmi.evaluation_order import Graph, Layout, Piece
 from fmepy.dmi.expressions import OWN
-from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.stateful_functions import Evaluation, FlatSystem
 from fmepy.dmi.statements import DT, END, START, TIME, Elements, Reference, noise_of, reference_of
 from fmepy.dmi.variables import ModuleSystem
 from fmepy.errors import ModelError, listed
@@ -33,7 +33,7 @@ from fmepy.types import Vector
 
 Kind = Literal["ode", "difference"]
 MOST_COPIED = 10
-"""Terms and operators of a variable's value up to which it is put in wherever its name stands; see `nodes.Shared`."""
+"""Largest number of terms and operators of a value that is substituted for its variable; see `nodes.Shared`."""
 
 
 def as_model(
@@ -48,37 +48,37 @@ def as_model(
     kind : {"ode", "difference"}
         Continuous, or by steps.
     parms : mapping of str to float
-        What comes from outside and does not change, element by element. The initial value of a level x, where it comes
-        from outside, becomes the parameter ``x(0)``.
+        Constants of the data base, element by element. The initial value of a level x in the data base becomes the
+        parameter ``x(0)``.
     series : mapping of str to Forcing
-        What changes, element by element.
+        Time series, element by element.
     times : array_like
         Rows; the first is the start.
     dt : float
         The elementary step.
     outputs : sequence of str
-        Variables whose elements are outputs, beside the levels, which are the states.
+        Variables whose elements are outputs, in addition to the levels, which are the states.
     method : {"euler", "rk4"}
-        How levels move; a difference model has the rectangle rule alone.
+        How levels move; a difference model has the rectangle rule only.
     noisy : collection of str
         Elements of assigned variables to which a constant of 0 is added, see `noise_of`.
 
     Raises
     ------
     ModelError
-        What forbids it: no level, a loop, lag, modules of different steps or in Python; rate, sample, pulse or dt in a
-        continuous model; "rk4" in one of steps.
+        The system has no level; or a loop, a lag, modules of different steps or in Python; rate, sample, pulse or dt in
+        a continuous model; method "rk4" in a difference model.
     """
     _check(system, kind, method)
     times = np.asarray(times, dtype=float)
-    source = _Source(system, kind, parms, series, times, float(dt), noisy)
+    source = _SystemData(system, kind, parms, series, times, float(dt), noisy)
     if kind == "difference":
         whole_steps(times, source.start, source.step)
-    if not source.levels and not source.kept:
+    if not source.levels and not source.previous:
         raise ModelError(f'compiled("{kind}"): the system has no level, and so no state that moves.')
     now, first, names = _Values(source, at_start=False), _Values(source, at_start=True), source.layout.names
-    state = {names[p]: first.of(p) for p in (*source.levels, *source.kept)}
-    shapes = source.work.shapes
+    state = {names[p]: first.of(p) for p in (*source.levels, *source.previous)}
+    shapes = source.flat.shapes
     outside = [p for n in outputs for p in source.layout.span(Reference(n, shapes[n])) if names[p] not in state]
     extras, rates = [now.of(p) for p in outside], [now.of(p) for p in source.levels.values()]
     if kind == "ode":
@@ -90,7 +90,7 @@ def as_model(
         h = number(source.step)
         before = {name: f"{name} before" for name in series}
         past: dict[Node, Node] = {symbol(a): symbol(b) for a, b in before.items()}
-        rates = [*source.moved(rates, now, h), *map(now.of, source.kept.values())]
+        rates = [*source.next_levels(rates, now, h), *map(now.of, source.previous.values())]
         rates = substituted(rates, {**past, TIME: TIME - h})
         series = {
             name: Forcing(name, f.times + later, f.values, f.method)
@@ -112,7 +112,7 @@ def as_model(
 
 
 def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
-    """Refuse what has no place in equations."""
+    """Refuse methods and functions that equations cannot have."""
     word = f'compiled("{kind}")'
     system.check_one_step(word)
     if kind == "difference" and method != "euler":
@@ -125,29 +125,29 @@ def _check(system: ModuleSystem, kind: Kind, method: str) -> None:
         )
 
 
-class _Source:
-    """What statements are made expressions of.
+class _SystemData:
+    """The parts of a system from which equations are built.
 
     Attributes
     ----------
     levels : dict of int to int
-        Their places, and those of their rates.
-    kept : dict of int to int
-        The places of what is kept for the next step, and of what it is then.
+        Places of levels, with those of their rates.
+    previous : dict of int to int
+        Places of values of the step before, with those that they are copied from.
     nonnegative : set of int
-        The places of levels that stay at 0 or above.
+        Places of levels that stay at 0 or above.
     outside : set of int
-        The places of what starts from outside.
+        Places of variables with an initial value in the data base.
     noisy : set of int
-        The places of what has a noise of its own.
+        Places of assigned variables with a noise.
     """
 
     def __init__(
         self, system: ModuleSystem, kind: Kind, parms: Mapping[str, float], series: Mapping[str, Forcing],
         times: Vector, dt: float, noisy: Collection[str],
     ) -> None:  # fmt: skip
-        self.work = Work(system)
-        for name, why in self.work.python.items():
+        self.flat = FlatSystem(system)
+        for name, why in self.flat.python.items():
             raise ModelError(
                 f'compiled("{kind}"): the module {name!r} is a Python function that cannot be written as equations: '
                 f"{why}."
@@ -157,20 +157,20 @@ class _Source:
         # a continuous model has no grid of times that could be missed
         ends = {START: number(self.start), END: number(float(times[-1]))}
         self.fixed = {DT: number(dt if kind == "difference" else 0.0)} | ends
-        self.layout = Layout(self.work.shapes)
+        self.layout = Layout(self.flat.shapes)
         span = self.layout.span
-        self.levels = {x: dx for v in self.work.levels for x, dx in zip(span(v.target), span(v.rate), strict=True)}
-        self.nonnegative = {self.layout.begin[v.target.name] + i for v in self.work.levels for i in v.nonnegative}
-        self.kept = {to: x for k in self.work.kept for to, x in zip(span(k.to), span(k.value), strict=True)}
+        self.levels = {x: dx for v in self.flat.levels for x, dx in zip(span(v.target), span(v.rate), strict=True)}
+        self.nonnegative = {self.layout.begin[v.target.name] + i for v in self.flat.levels for i in v.nonnegative}
+        self.previous = {to: x for k in self.flat.previous for to, x in zip(span(k.to), span(k.value), strict=True)}
         self.noisy = {self.layout.place[e] for e in noisy}
         variables = system.variables.values()
         self.outside = {self.layout.begin[v.name] + i for v in variables for i, out in enumerate(v.outside) if out}
 
-    def moved(self, rates: list[Node], now: _Values, h: Node) -> list[Node]:
-        """Return the levels a step later; those of smooths and delays without value where tau is too short."""
+    def next_levels(self, rates: list[Node], now: _Values, h: Node) -> list[Node]:
+        """Return the levels one step later; those of smooths and delays are NaN where tau is too short."""
         shortest: dict[int, Node] = {}
-        for d in self.work.delays:
-            taus, levels = self.layout.span(d.tau), self.layout.span(Reference(d.level, self.work.shapes[d.level]))
+        for d in self.flat.delays:
+            taus, levels = self.layout.span(d.tau), self.layout.span(Reference(d.level, self.flat.shapes[d.level]))
             for i, place in enumerate(levels):
                 shortest[place] = now.of(taus[i if len(taus) > 1 else 0]) - least_tau(d.order, self.step)
         out = []
@@ -178,13 +178,13 @@ class _Source:
             value = symbol(self.layout.names[place]) + h * rate
             if place in self.nonnegative:
                 value = call("max", value, ZERO)
-            if (more := shortest.get(place)) is not None:  # less than nothing has no root: the run fails
+            if (more := shortest.get(place)) is not None:  # the root of a negative number is NaN: the run fails
                 value = choose(relation(">=", more, ZERO), value, call("sqrt", more))
             out.append(value)
         return out
 
-    def from_outside(self, place: int, at_start: bool) -> Node:
-        """Return what stands for a value that no statement gives."""
+    def external_value(self, place: int, at_start: bool) -> Node:
+        """Return the expression of a value that no statement assigns."""
         name = self.layout.names[place]
         if place in self.outside and at_start:
             if name not in self.parms:
@@ -202,19 +202,19 @@ class _Source:
 
 
 class _Values(Elements):
-    """The values of all elements as expressions: of states, time, series and parameters; at the start of the last."""
+    """The values of all elements as expressions of states, time, series and parameters; at the start of parameters."""
 
-    def __init__(self, source: _Source, at_start: bool) -> None:
-        super().__init__(source.work.shapes)
+    def __init__(self, source: _SystemData, at_start: bool) -> None:
+        super().__init__(source.flat.shapes)
         self._source, self._at_start = source, at_start
-        self._states: dict[int, Node] = {p: symbol(source.layout.names[p]) for p in (*source.levels, *source.kept)}
+        self._states: dict[int, Node] = {p: symbol(source.layout.names[p]) for p in (*source.levels, *source.previous)}
         self._known = {} if at_start else dict(self._states)
-        evaluations, graph = source.work.evaluations, Graph(source.work.evaluations, source.layout, frozenset())
+        evaluations, graph = source.flat.evaluations, Graph(source.flat.evaluations, source.layout, frozenset())
         pieces: list[Piece] = []
         for evaluation, whole in zip(evaluations, graph.whole, strict=True):
             if evaluation.kind != "initial":
                 pieces.append(whole)
-            elif at_start:  # of assigned variables they are first guesses of loops, which are refused
+            elif at_start:  # those of assigned variables are first guesses of loops, which are refused
                 at = zip(graph.written(whole), evaluation.target.positions, strict=True)
                 pieces += [Piece(whole.evaluation, i, i + 1) for place, i in at if place in self._states]
         for block in graph.blocks(pieces):
@@ -243,11 +243,11 @@ class _Values(Elements):
             return number(self._source.start) if self._at_start else TIME
         if e.name in self._source.fixed:
             return self._source.fixed[e.name]
-        places = self._source.layout.span(reference_of(e, self._source.work.shapes))
+        places = self._source.layout.span(reference_of(e, self._source.flat.shapes))
         return self.of(places[i if len(places) > 1 else 0])
 
     def of(self, place: int) -> Node:
         """Return the value in a place."""
         if place not in self._known:
-            self._known[place] = self._source.from_outside(place, self._at_start)
+            self._known[place] = self._source.external_value(place, self._at_start)
         return self._known[place]

@@ -1,9 +1,9 @@
-"""In which order statements are evaluated: found from what reads what, element by element; what needs itself is a loop.
+"""The order in which statements are evaluated, from their dependencies, element by element.
 
-Of a step's evaluations those are left that belong to modules which are active. Their dependencies make a graph; its
-strongly connected components are the loops, which are evaluated again and again, and between them there is an order. A
-loop among whole arrays may be none among their elements (``D[0] = 2 * E[1]``, ``E = 3 * D``, ``D[1] = c``): then the
-array's statement is evaluated in pieces.
+The evaluations of the active modules of a step and their dependencies are a graph. Its strongly connected components
+are the loops, which are evaluated repeatedly; the components are sorted topologically. A loop of whole arrays may be no
+loop of their elements (``D[0] = 2 * E[1]``, ``E = 3 * D``, ``D[1] = c``): then the statements of the arrays are
+evaluated in pieces.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy  # its rooms are loaded where they are asked for
+import scipy  # its subpackages are loaded at their first use
 
 from fmepy.dmi.stateful_functions import Evaluation
 from fmepy.dmi.statements import TIME, Elements, Reference, Shape, element_names, reference_of
 from fmepy.language.nodes import Symbol
 
 MOST_PIECES = 5_000
-"""Elements of the arrays of a loop up to which it is looked whether it is one among elements, too."""
+"""Largest number of elements of a loop's arrays for which loops are sought by element."""
 
 
 class Piece(NamedTuple):
@@ -35,14 +35,14 @@ class Piece(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Pieces that are evaluated one after the other; those of a loop until nothing moves."""
+    """Pieces that are evaluated in order; those of a loop repeatedly, until nothing moves."""
 
     pieces: tuple[Piece, ...]
     is_loop: bool
 
 
 class Layout:
-    """Where variables stand in the one array of all values: elements row by row, one variable after the other."""
+    """The places of variables in the array of all values: elements row by row, variable after variable."""
 
     def __init__(self, shapes: dict[str, Shape]) -> None:
         self.shapes = shapes
@@ -51,39 +51,39 @@ class Layout:
 
     @cached_property
     def names(self) -> list[str]:
-        """What the elements are called, place by place."""
+        """The names of all elements, in the order of their places."""
         return [e for name, shape in self.shapes.items() for e in element_names(name, shape)]
 
     @cached_property
     def place(self) -> dict[str, int]:
-        """Where every element stands."""
+        """The place of every element."""
         return {name: i for i, name in enumerate(self.names)}
 
     def of(self, name: str) -> slice:
-        """Return where a whole variable stands."""
+        """Return the places of a whole variable."""
         return slice(self.begin[name], self.begin[name] + prod(self.shapes[name]))
 
     def places_of(self, symbol: Symbol) -> Sequence[int]:
-        """Return where what a symbol stands for stands."""
+        """Return the places of a symbol's variable or element."""
         if self.shapes.get(symbol.name, True):  # an array, or an element of one
             return self.span(reference_of(symbol, self.shapes))
         return (self.begin[symbol.name],)
 
     def span(self, target: Reference) -> range:
-        """Return where what is referred to stands."""
+        """Return the places of a reference."""
         begin, positions = self.begin[target.name], target.positions
         return range(begin + positions.start, begin + positions.stop)
 
 
 class Graph:
-    """The evaluations of a system, and what they read and write.
+    """The evaluations of a system, with the places that they read and write.
 
     Parameters
     ----------
     evaluations : sequence of Evaluation
     layout : Layout
     short : set of int
-        Evaluations that are lags which need x of the same step.
+        Lags that may need x of the same step.
 
     Attributes
     ----------
@@ -106,9 +106,9 @@ class Graph:
         return range(begin + piece.first, begin + piece.last)
 
     def _needs(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[set[int]]:
-        """Return of every piece (and of the guesses behind them) which it needs.
+        """Return the dependencies of every piece, then those of the guesses.
 
-        A guess comes before what it is a guess of; one that needs its own loop takes what stands there, zeros.
+        A guess comes before the piece it is a guess of; one that needs its own loop reads the present values, zeros.
         """
         n, every = len(pieces), [*pieces, *guesses]
         writer = {place: i for i, piece in enumerate(pieces) for place in self.written(piece)}
@@ -123,7 +123,7 @@ class Graph:
 
     def _read_by(self, piece: Piece) -> list[int]:
         """Return the places that a piece reads."""
-        if piece not in self._reads:  # the same in all schedules
+        if piece not in self._reads:  # stored, as they are the same in all schedules
             spans: list[Sequence[int]]
             job, layout = self._evaluations[piece.evaluation], self._layout
             is_whole = piece == self.whole[piece.evaluation]
@@ -143,27 +143,27 @@ class Graph:
         return self._reads[piece]
 
     def blocks(self, pieces: Sequence[Piece], guesses: Sequence[Piece] = ()) -> list[Block]:
-        """Return the pieces in an order in which each comes after what it needs, loops apart.
+        """Return the pieces sorted by their dependencies, in blocks; each loop is a block of its own.
 
-        `guesses` give first values to pieces of loops, and come before them.
+        `guesses` are first values of pieces of loops, and come before them.
         """
         needs = self._needs(pieces, guesses)
         pieces = [*pieces, *guesses]
-        found: list[tuple[list[Piece], bool]] = []
+        blocks: list[tuple[list[Piece], bool]] = []
         for group, is_loop in components(needs):
             inside = [pieces[i] for i in group]
-            if is_loop and (straight := self._without_false_loops(inside)):
+            if is_loop and (straight := self._split_into_elements(inside)):
                 inside, is_loop = straight, False
             elif is_loop:
-                inside = [pieces[i] for i in _unwound(group, needs)]
-            if is_loop or not found or found[-1][1]:
-                found.append((inside, is_loop))
-            else:  # neighbours that are no loops are one block
-                found[-1][0].extend(inside)
-        return [Block(tuple(inside), is_loop) for inside, is_loop in found]
+                inside = [pieces[i] for i in _depth_first(group, needs)]
+            if is_loop or not blocks or blocks[-1][1]:
+                blocks.append((inside, is_loop))
+            else:  # neighbours without loops become one block
+                blocks[-1][0].extend(inside)
+        return [Block(tuple(inside), is_loop) for inside, is_loop in blocks]
 
-    def _without_false_loops(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """Return the pieces of a loop in smaller pieces that are none, neighbours of one array together; or nothing."""
+    def _split_into_elements(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """Return the sorted elements of a loop that is none by element, neighbours of an array joined; else nothing."""
         if all(p.last - p.first == 1 for p in pieces) or sum(p.last - p.first for p in pieces) > MOST_PIECES:
             return []
         small: list[Piece] = []
@@ -183,7 +183,7 @@ class Graph:
         return out
 
     def names(self, pieces: Iterable[Piece]) -> tuple[str, ...]:
-        """Return what pieces give values to: variables, or elements where it is some of them."""
+        """Return the variables that pieces assign, or their elements where not all of them are assigned."""
         layout, names = self._layout, dict[str, None]()
         inside = {place for p in pieces for place in self.written(p)}
         for i, first, last in pieces:
@@ -198,16 +198,16 @@ class Graph:
 
 
 def graph_of(needs: Sequence[Collection[int]]) -> Any:
-    """Return things by what each of them needs as a sparse matrix of truth values."""
+    """Return the dependency graph as a sparse matrix of truth values."""
     rows = np.repeat(np.arange(len(needs)), list(map(len, needs)))
     needed = np.fromiter(chain.from_iterable(needs), dtype=np.intp, count=len(rows))
     return scipy.sparse.csr_array((np.ones(len(rows), dtype=bool), (rows, needed)), shape=(len(needs), len(needs)))
 
 
 def components(needs: Sequence[Collection[int]]) -> list[tuple[list[int], bool]]:
-    """Return the strongly connected components, each after those that it needs, else in the order of their first.
+    """Return the strongly connected components, each after its dependencies, else in the order of their first member.
 
-    With each stands whether it is a loop: several things, or one that needs itself.
+    With each comes whether it is a loop: it has several members, or one that needs itself.
     """
     if not needs:
         return []
@@ -233,13 +233,13 @@ def components(needs: Sequence[Collection[int]]) -> list[tuple[list[int], bool]]
     return out
 
 
-def _unwound(group: list[int], needs: Sequence[Collection[int]]) -> list[int]:
-    """Return a loop in an order in which most of it comes after what it needs: what is needed first, first."""
+def _depth_first(group: list[int], needs: Sequence[Collection[int]]) -> list[int]:
+    """Return the members of a loop in depth-first order: most of them come after their dependencies."""
     left, out, waiting = set(group), list[int](), group[::-1]
     while waiting:
         i = waiting.pop()
         if i < 0:
-            out.append(~i)  # all that it needs has been begun
+            out.append(~i)  # all its dependencies have been visited
         elif i in left:
             left.remove(i)
             waiting += [~i, *sorted(left.intersection(needs[i]), reverse=True)]

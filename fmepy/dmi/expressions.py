@@ -1,8 +1,7 @@
 """Parsed right-hand side -> expression of the model language, with arrays, their shapes, and functions with a memory.
 
-What the model language allows is read by `language.text`; modules have lists, elements, and functions of their own
-beside it (`OWN`). Shapes are known, for variables without declared dimensions are scalars, so that they are
-checked here.
+`language.text` reads the model language; modules add lists, elements, and functions of their own (`OWN`). Variables
+without declared dimensions are scalars, so all shapes are known and are checked here.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from fmepy.dmi.statements import (
     START,
     TABLE_KINDS,
     TIME,
+    ArraySymbol,
     Memory,
     Reference,
     Shape,
     Size,
-    Whole,
     array_node,
     indices_of,
     is_list_of_numbers,
@@ -39,7 +38,7 @@ from fmepy.language.tree import Tree, reserved_name
 
 
 class ModuleFunction(NamedTuple):
-    """A function of modules: how many arguments it takes, and whether it remembers what was."""
+    """A function of modules: the least and largest number of arguments, and whether it has a memory."""
 
     least: int
     most: int
@@ -56,16 +55,16 @@ OWN = {
     "random_uniform": ModuleFunction(2, 2, True), "random_normal": ModuleFunction(2, 4, True),
     **dict.fromkeys(("smoothn", "delayn", "forecast"), ModuleFunction(3, 4, True)),
 }  # fmt: skip
-"""What modules have beside the functions of the model language; docs/dmi.md says what they are."""
+"""The functions of modules that the model language lacks; docs/dmi.md describes them."""
 CHAINS = {
     "smooth": "smooth", "smooth3": "smooth", "smoothn": "smooth", "delay1": "delay", "delay3": "delay",
     "delayn": "delay", "trend": "trend", "forecast": "forecast",
 }  # fmt: skip
-"""The smooths and delays that are levels in a row, and what is a row of the same kind."""
+"""Smooths and delays, which are chains of levels, and the kind of their chain."""
 MOST_LEVELS = 100
-"""Most levels in a row."""
+"""Largest number of levels of a chain."""
 _POSITIVE = {**dict.fromkeys(CHAINS, (1, "tau")), "pulse": (2, "the interval")}
-"""Which argument must be above 0, and what it is called."""
+"""Arguments that must be above 0: position and name."""
 CLOCK = {"t": TIME, "dt": Symbol(DT), "t_start": Symbol(START), "t_end": Symbol(END)}
 """The names of time, the elementary step, and the first and the last of the model's times."""
 _RESERVED = {
@@ -73,7 +72,7 @@ _RESERVED = {
     "t_start": "the first time of the run", "t_end": "the last time of the run",
 }  # fmt: skip
 _SLACK = 1e-6
-"""Part of a step by which a time may miss the grid: k dt is rounded."""
+"""Tolerance of times on the grid, as a fraction of a step: k dt is rounded."""
 _FORMULAS = {
     ("clip", 4): "where(c >= d, a, b)",
     ("step", 2): "where(late >= b, a, 0)",
@@ -83,7 +82,8 @@ _FORMULAS = {
     ("pulse", 3): "where(late >= b, where(where(c > 0, (late - b) % c, late - b) < dt, a, 0), 0)",
     ("pulse", 4): "where(early <= d, where(late >= a, where(where(c > 0, (late - a) % c, late - a) < b, 1, 0), 0), 0)",
 }
-"""Functions of system dynamics, of so many arguments a, b, ...; `late` and `early` are t but for what it may miss."""
+"""Functions of system dynamics by name and number of arguments a, b, ...; `late` and `early` are t plus and minus the
+tolerance of the grid."""
 
 
 def module_functions() -> dict[str, Any]:
@@ -92,7 +92,7 @@ def module_functions() -> dict[str, Any]:
 
 
 def is_table_word(name: str) -> bool:
-    """Tell whether a name that is called may be that of a table: it is no function's, nor a typing error for one.
+    """Tell whether a called name may be a table: it is neither a function nor a typing error for one.
 
     Examples
     --------
@@ -104,7 +104,7 @@ def is_table_word(name: str) -> bool:
 
 
 def name_problem(name: str) -> str:
-    """Return why a name cannot be that of a variable, or an empty string."""
+    """Return why a variable cannot have a name, or an empty string."""
     if name in _RESERVED:
         return f"{name!r} is {_RESERVED[name]}; choose another name"
     if not name.isidentifier():
@@ -125,31 +125,31 @@ def shape_text(shape: Shape) -> str:
 
 
 def differ(a: Shape, b: Shape) -> bool:
-    """Tell whether two arrays cannot be joined by element: other sizes, or other elements of the same number."""
+    """Tell whether two arrays cannot be combined by element: sizes differ, or the names of their elements do."""
     return a != b or any(
         isinstance(n, Size) and isinstance(m, Size) and n.elements != m.elements for n, m in zip(a, b, strict=True)
     )
 
 
 class RightSide(Converter):
-    """A right-hand side, read: an expression, and what belongs to it.
+    """The expression of a right-hand side, with the variables and memories that it uses.
 
     Parameters
     ----------
     tree : Tree
-        What was parsed.
+        The parsed text.
     declared : mapping of str to shape
         The declared dimensions; other names are scalars.
     numbers : iterator of int
-        What numbers the hidden variables.
+        Numbers of hidden variables.
     module : str
-        The module, whose name begins those of hidden variables.
+        The module; the names of hidden variables begin with its name.
     is_initial : bool
         Whether it is an initial value, where functions with a memory make no sense.
     tables : dict of str to shape
-        Names without dims that are the points of tables, whose dims the data base says; what is found is added.
+        Names without dims that are the points of tables, with dims from the data base; further ones are added.
     ranges, bound
-        The ranges of subscripts, and the elements that those of the left-hand side stand for.
+        The ranges of subscripts, and the current element of each range on the left-hand side.
 
     Attributes
     ----------
@@ -172,16 +172,16 @@ class RightSide(Converter):
         self.reads: list[Reference] = []
         self.memories: list[Memory] = []
         self.words: list[str] = []
-        self._shapes: list[list[Shape]] = [[]]  # of the parts that have been read, of every level of nesting
+        self._shapes: list[list[Shape]] = [[]]  # of the parts read so far, for every level of nesting
         self._declared, self._numbers, self._module, self._is_initial = declared, numbers, module, is_initial
-        self._own: dict[ast.expr, Shape] = {}  # of what is not computed by element
+        self._own: dict[ast.expr, Shape] = {}  # shapes of nodes that are not computed by element
         self._ranges, self._bound = ranges, bound
         self._tables, self._points = tables, dict[ast.expr, Shape]()
         self.value = as_node(self.whole())
         ((self.shape,),) = self._shapes
 
     def number(self, node: ast.expr, depth: int) -> Value:
-        """Return the value of a node that stands for a number or an array."""
+        """Return the value of a node that is a number or an array."""
         self._shapes.append([])
         match node:
             case ast.Subscript():
@@ -200,18 +200,18 @@ class RightSide(Converter):
         return value
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
-        """Return a node that stands for a condition."""
+        """Return the condition of a node."""
         self._shapes.append([])
         condition = super().condition(node, depth)
         self._add_shape(node)
         return condition
 
     def _add_shape(self, node: ast.expr) -> None:
-        """Hand on the shape of what has been read: its own, or that of its parts, joined."""
+        """Add the shape of a node to those of its parent: its own, or the common shape of its parts."""
         inside = self._shapes.pop()
         self._shapes[-1].append(self._own.pop(node) if node in self._own else self._joined(inside, node))
 
-    # what a value can be
+    # kinds of values
 
     def _name(self, node: ast.Name) -> Value:
         if node.id in CLOCK:
@@ -247,10 +247,10 @@ class RightSide(Converter):
             self.reads.append(Reference(name, shape, index))
             return self.reads[-1].node
         axes = zip(shape, places, strict=True)
-        found = [Reference(name, shape, i) for i in product(*(p if isinstance(p, list) else [p] for p in places))]
-        self.reads += found
+        elements = [Reference(name, shape, i) for i in product(*(p if isinstance(p, list) else [p] for p in places))]
+        self.reads += elements
         part = tuple(n if len(p) == n else len(p) for n, p in axes if isinstance(p, list))
-        return self._list(node, [r.node for r in found], part, depth)
+        return self._list(node, [r.node for r in elements], part, depth)
 
     def _array(self, node: ast.List, depth: int) -> Value:
         self._count(node, depth)
@@ -271,13 +271,13 @@ class RightSide(Converter):
         return array if depth == 0 else self._stored(array, shape)
 
     def _stored(self, array: Value, shape: Shape) -> Value:
-        """Return an array as a variable, hidden where it is computed; a list of numbers as it is."""
-        if isinstance(array, Whole) or is_list_of_numbers(as_node(array)):
+        """Return an array as a variable, a hidden one if it is computed; a list of numbers stays as it is."""
+        if isinstance(array, ArraySymbol) or is_list_of_numbers(as_node(array)):
             return array
         return self._hidden("array", [array], [shape])
 
     def _hidden(self, kind: str, values: list[Value], shapes: list[Shape], order: int = 1) -> Value:
-        """Return what stands for a part of the statement that is kept in variables of its own."""
+        """Return the symbol of a part of the statement that has a hidden variable of its own."""
         symbol = Reference(f"{self._module}.{kind}({next(self._numbers) + 1})", shapes[0]).node
         self.memories.append(Memory(kind, tuple(map(as_node, values)), tuple(shapes), symbol, order))
         return symbol
@@ -298,7 +298,7 @@ class RightSide(Converter):
             return self._reduced(node, name, values, shapes)
         if OWN[name].has_memory:
             return self._memory(node, name, values, shapes)
-        return _written(name, *map(as_node, values))
+        return _formula_of(name, *map(as_node, values))
 
     def _memory(self, node: ast.Call, kind: str, values: list[Value], shapes: list[Shape]) -> Value:
         if self._is_initial and kind == "initial":
@@ -317,7 +317,7 @@ class RightSide(Converter):
         return self._hidden(kind, values, [x, *shapes[1:]] if kind.startswith("random") else shapes, order)
 
     def _order(self, n: Value, place: ast.expr) -> int:
-        """Return how many levels are in a row."""
+        """Return the number of levels of a chain."""
         whole = n.value if isinstance(n, Number) else n
         if not isinstance(whole, float) or not 1 <= whole <= MOST_LEVELS or not whole.is_integer():
             raise self._error(f"{{}} is the number of levels in a row: a plain number from 1 to {MOST_LEVELS}", place)
@@ -350,11 +350,11 @@ class RightSide(Converter):
     def _elements(self, array: Value, shape: Shape) -> list[Node]:
         """Return the elements of an array."""
         stored = as_node(self._stored(array, shape))
-        if not isinstance(stored, Whole):
+        if not isinstance(stored, ArraySymbol):
             return list(stored.args)
-        found = [Reference(stored.name, shape, i) for i in indices_of(shape)]
-        self.reads += [] if "(" in stored.name else found  # hidden ones are no user's
-        return [r.node for r in found]
+        elements = [Reference(stored.name, shape, i) for i in indices_of(shape)]
+        self.reads += [] if "(" in stored.name else elements  # a hidden variable is not read by name
+        return [r.node for r in elements]
 
     def _least_or_largest(self, node: ast.Call, name: str, depth: int) -> Value:
         """Return the least or the largest element of an array."""
@@ -363,15 +363,15 @@ class RightSide(Converter):
         (shape,) = self._shapes[-1]
         if not shape:
             called_name(self.tree, node, self.functions())
-        self._own[node], found = (), self._elements(array, shape)
-        while len(found) > 1:
-            found = [call(name, *found[i : i + 20]) if found[i + 1 :] else found[i] for i in range(0, len(found), 20)]
-        return found[0]
+        self._own[node], x = (), self._elements(array, shape)
+        while len(x) > 1:
+            x = [call(name, *x[i : i + 20]) if x[i + 1 :] else x[i] for i in range(0, len(x), 20)]
+        return x[0]
 
     # tables
 
     def _is_table(self, node: ast.Call, name: str) -> bool:
-        """Tell whether something is called that may be a table of the data base: no function, nor nearly one."""
+        """Tell whether the called name is ``table`` or may be a table of the data base."""
         if name == "table" or node.keywords or len(self._kind_of(node, 1)[1]) != 1:
             return name == "table"
         is_known = name in self._declared or name in self._tables
@@ -380,14 +380,14 @@ class RightSide(Converter):
         )  # fmt: skip
 
     def _kind_of(self, node: ast.Call, least: int) -> tuple[int, list[ast.expr]]:
-        """Return which of `TABLE_KINDS` a table is, and the other arguments."""
+        """Return the position of a table's kind in `TABLE_KINDS`, and the other arguments."""
         match node.args[least:]:
             case [*_, ast.Constant(value=str(kind))]:
                 return TABLE_KINDS.index(kind), node.args[:-1]
         return 0, node.args
 
     def _table(self, node: ast.Call, name: str, depth: int) -> Value:
-        """Return ``table(x, xs, ys)``, ``table(x, points)``, or ``points(x)``, with a kind behind, after looking at it.
+        """Return ``table(x, xs, ys)``, ``table(x, points)``, or ``points(x)``, validated; each may end in a kind.
 
         The points are two vectors, or a matrix of two columns.
         """
@@ -430,7 +430,7 @@ class RightSide(Converter):
     # checks
 
     def _check_values(self, name: str, values: list[Value], node: ast.Call) -> None:
-        """Refuse constants that a function cannot work with."""
+        """Refuse constants outside the domain of a function."""
         numbers = [v.value if isinstance(v, Number) else v for v in values]
         if name == "lag" and isinstance(tau := numbers[1], float) and tau < 0:
             raise self._error("tau of lag(x, tau, before) must not be below 0; {} is", node.args[1])
@@ -439,7 +439,7 @@ class RightSide(Converter):
             raise self._error(f"{what} of {name}(...) must be above 0; {{}} is not", node.args[at])
 
     def _joined(self, parts: Sequence[Shape], place: ast.expr) -> Shape:
-        """Return the shape of what is computed by element; a scalar spreads."""
+        """Return the common shape of parts that are combined by element; scalars are broadcast."""
         shapes = list(filter(None, parts))
         other = next((s for s in shapes if differ(s, shapes[0])), None)
         if other:
@@ -458,6 +458,6 @@ def _formula(name: str, n: int) -> Node:
     return substituted([parse_expression(_FORMULAS[name, n])], rule)[0]
 
 
-def _written(name: str, *x: Node) -> Node:
-    """Return what a function of system dynamics is in functions of the model language."""
+def _formula_of(name: str, *x: Node) -> Node:
+    """Return a function of system dynamics as an expression of the model language."""
     return substituted([_formula(name, len(x))], dict(zip(map(symbol, "abcd"), x, strict=False)))[0]

@@ -1,10 +1,10 @@
 """Feedback loops of a system of modules, and whether they reinforce or balance.
 
-A variable hangs on those that its statement reads, a level on what its rate reads; what remembers (`smooth`, `delay3`)
-is a chain of hidden levels, which loops pass and do not name. Of the loops, of which a large system has more than
-anybody could count, the shortest ones through each link are listed. The sign of a link is that of the derivative of
-the statement, with the values of a run; that of a loop is the product of the signs of its links: above zero a push
-comes back larger (reinforcing), below it comes back turned round (balancing).
+A variable depends on the variables that its statement reads, a level on those that its rate reads; a function with a
+memory (`smooth`, `delay3`) is a chain of hidden levels, which loops pass without naming them. A large system has too
+many loops to list, so the shortest ones through each link are found. The sign of a link is that of the derivative of
+its statement, with the values of a run; the sign of a loop is the product of those of its links: positive loops amplify
+a change (reinforcing), negative ones reverse it (balancing).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 from fmepy.dmi.compiled_program import ModularProgram
 from fmepy.dmi.diagnostics import refuse_missing
 from fmepy.dmi.evaluation_order import components, graph_of
-from fmepy.dmi.stateful_functions import Evaluation, Work
+from fmepy.dmi.stateful_functions import Evaluation, FlatSystem
 from fmepy.dmi.statements import TIME, Elements, Shape, reference_of
 from fmepy.errors import FmepyError, ModelError
 from fmepy.language.derivatives import derivative
@@ -30,27 +30,27 @@ from fmepy.types import Vector
 if TYPE_CHECKING:
     from fmepy.dmi.model import ModularModel
 
-_LOOKS = 9  # rows of the run at which links are looked at
-_MOST_STARTS = 1_000  # variables from which loops are looked for, levels first
-_MOST_ELEMENTS = 100  # of an array, whose derivatives are looked at
-_UNKNOWN = np.full(_LOOKS, np.nan)
+_N_ROWS = 9  # rows of the run at which signs of links are computed
+_MOST_STARTS = 1_000  # largest number of variables from which loops are searched, levels first
+_MOST_ELEMENTS = 100  # largest number of elements of an array whose derivatives are computed
+_UNKNOWN = np.full(_N_ROWS, np.nan)
 
 Link = tuple[str, str]
 
 
 def feedback_loops(model: ModularModel, most: int) -> pd.DataFrame:
     """Return the table of `ModularModel.feedback_loops`."""
-    work = Work(model.system)
+    flat = FlatSystem(model.system)
     levels = {v.name for v in model.system.variables.values() if v.level}
-    links: dict[Link, Evaluation | None] = {link: e for e in work.evaluations for link in _links(e)}
-    links |= {(level.rate.name, level.target.name): None for level in work.levels}
+    links: dict[Link, Evaluation | None] = {link: e for e in flat.evaluations for link in _links(e)}
+    links |= {(level.rate.name, level.target.name): None for level in flat.levels}
     loops = _shortest(links, levels)
     visible = [[n for n in loop if n in model.system.variables] for loop in loops]
-    # two ways through what is hidden are one loop to the reader
+    # two paths through hidden levels are one loop to the reader
     first = {tuple(names): loop for names, loop in zip(reversed(visible), reversed(loops), strict=True) if names}
     chosen = sorted(first.items(), key=lambda item: (len(item[0]), item[0]))[:most]
     wanted = {link for _, loop in chosen for link in _pairs(loop)}
-    signs = _signs({link: links[link] for link in links if link in wanted}, model, work)
+    signs = _signs({link: links[link] for link in links if link in wanted}, model, flat)
     rows = [
         (" → ".join([*names, names[0]]), len(names), _kind([signs[link] for link in _pairs(loop)]))
         for names, loop in chosen
@@ -73,7 +73,7 @@ def _pairs(loop: list[str]) -> list[Link]:
 
 
 def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
-    """Return the shortest loop through each link, each once, beginning with a level where it has one."""
+    """Return the shortest loop through each link, each once, starting at a level if it has one."""
     from scipy.sparse.csgraph import breadth_first_order
 
     names = list(dict.fromkeys(n for link in links for n in link))
@@ -87,7 +87,7 @@ def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
         if a in inside and inside[a] == inside.get(b):
             into.setdefault(b, []).append(a)
     graph = graph_of([{b for b in some if a in into.get(b, ())} for a, some in enumerate(out)])
-    found: dict[tuple[int, ...], None] = {}
+    loops: dict[tuple[int, ...], None] = {}
     for v in sorted(into, key=lambda i: names[i] not in levels)[:_MOST_STARTS]:
         before = breadth_first_order(graph, v)[1].tolist()
         for u in into[v]:
@@ -96,17 +96,17 @@ def _shortest(links: Iterable[Link], levels: set[str]) -> list[list[str]]:
                 path.append(before[path[-1]])
             loop = path[::-1]
             begin = min(range(len(loop)), key=lambda k: (names[loop[k]] not in levels, names[loop[k]]))
-            found[tuple(loop[begin:] + loop[:begin])] = None
-    return [[names[i] for i in loop] for loop in found]
+            loops[tuple(loop[begin:] + loop[:begin])] = None
+    return [[names[i] for i in loop] for loop in loops]
 
 
-def _signs(links: Mapping[Link, Evaluation | None], model: ModularModel, work: Work) -> dict[Link, Vector]:
-    """Return the sign of each link at some rows of a run: 1, 0, -1, or NaN where it is not known."""
-    elements, known = Elements(work.shapes), {}
+def _signs(links: Mapping[Link, Evaluation | None], model: ModularModel, flat: FlatSystem) -> dict[Link, Vector]:
+    """Return the sign of each link at some rows of a run: 1, 0, -1, or NaN where it is unknown."""
+    elements, known = Elements(flat.shapes), {}
     with suppress(FmepyError):
-        known = values_along(model, work.shapes, np.linspace(0, len(model.times) - 1, _LOOKS).round().astype(int))
+        known = values_along(model, flat.shapes, np.linspace(0, len(model.times) - 1, _N_ROWS).round().astype(int))
     return {
-        (source, target): np.ones(_LOOKS) if e is None else _sign(e, source, work.shapes, elements, known)
+        (source, target): np.ones(_N_ROWS) if e is None else _sign(e, source, flat.shapes, elements, known)
         for (source, target), e in links.items()
     }
 
@@ -115,7 +115,7 @@ def _sign(
     e: Evaluation, source: str, shapes: Mapping[str, Shape], elements: Elements, known: Mapping[Any, Vector]
 ) -> Vector:
     if e.kind == "lag" and e.arguments[0].name == source:
-        return np.ones(_LOOKS)
+        return np.ones(_N_ROWS)
     if e.value is None or not known:
         return _UNKNOWN
     slopes = []
@@ -126,12 +126,12 @@ def _sign(
                 try:
                     slope = derivative(value, s)
                     rows: list[dict[Node, float]] = [
-                        {k: known[k.name][row] for k in slope.free_symbols} for row in range(_LOOKS)
+                        {k: known[k.name][row] for k in slope.free_symbols} for row in range(_N_ROWS)
                     ]
                     slopes.append([values_of([slope], row)[0] for row in rows])
                 except (ModelError, ArithmeticError, ValueError, KeyError):
                     return _UNKNOWN
-    signs = np.sign(np.array(slopes).reshape(-1, _LOOKS))
+    signs = np.sign(np.array(slopes).reshape(-1, _N_ROWS))
     low, high = signs.min(axis=0, initial=0), signs.max(axis=0, initial=0)
     return np.where((low < 0) & (high > 0), np.nan, low + high)
 
@@ -146,7 +146,7 @@ def values_along(model: ModularModel, shapes: Iterable[str], rows: Any) -> dict[
     """
     watched = copy(model)
     watched.__dict__["program"] = ModularProgram(model.system, model.rules, shapes, model.inputs.series)
-    refuse_missing(model._found)
+    refuse_missing(model._diagnostics)
     bound = watched.bind()
     Z = bound.run(bound.theta0).rows[rows]
     return dict(zip(watched.program.columns, Z.T, strict=True)) | {TIME.name: model.times[rows]}

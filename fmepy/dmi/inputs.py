@@ -1,4 +1,4 @@
-"""What of a data base feeds what of a system: parameters, first values, series on the grid of a run."""
+"""The inputs that a system takes from a data base: parameters, initial values, series on the grid of a run."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ class Inputs:
     ----------
     system : ModuleSystem
     data : dict of str to Item
-        What is used of the data base, with elements by number.
+        The used items of the data base, with elements by number.
     by_element : dict of str to Item
-        Items by the name of the variable, or of elements where an item does not hold all of them: what diagnostics
-        look at.
+        Items by the name of the variable, or by elements where an item has some of them only; for diagnostics.
     series : tuple of str
-        Variables from outside that change along a run.
+        Variables of the data base that change along a run.
     guesses : tuple of str
-        Variables of loops, of which the data base has a first guess.
+        Variables of loops with a first guess in the data base.
     parameters : dict of str to float
-        Constants that are used, elements of vectors as ``D[0]``.
+        The used constants, elements of vectors as ``D[0]``.
     has_loops : bool
         Whether variables need one another in a circle.
     """
@@ -49,14 +48,14 @@ class Inputs:
     has_loops: bool
 
     def starts(self, start: float) -> dict[str, float]:
-        """Return what the data base has as initial values and guesses, by element; of series that at the start."""
-        found: dict[str, float] = {}
+        """Return initial values and guesses of the data base by element; those of series are taken at the start."""
+        starts: dict[str, float] = {}
         for name, variable in self.system.variables.items():
             if name in self.data and (any(variable.outside) or name in self.guesses):
                 indices = list(self.data[name].elements)
                 (values,) = self.data[name].sampled(np.array([start]), indices).tolist()
-                found |= {variable.element(k): v for k, v in zip(indices, values, strict=True)}
-        return found
+                starts |= {variable.element(k): v for k, v in zip(indices, values, strict=True)}
+        return starts
 
     def grids(self, times: Vector) -> dict[str, Forcing]:
         """Return every element of the series.
@@ -64,18 +63,18 @@ class Inputs:
         Raises
         ------
         DataError
-            They do not reach from the first of `times` to the last, and are not to be extrapolated.
+            They do not cover the interval of `times`, and must not be extrapolated.
         """
-        found: dict[str, Any] = {}
+        series: dict[str, Any] = {}
         for name in self.series:
             item, variable = self.data[name], self.system.variables[name]
             item.sampled(times[[0, -1]], list(item.elements))
             of = zip(variable.elements, indices_of(variable.shape), variable.assigned, strict=True)
-            found |= {element: item.elements[index] for element, index, mine in of if not mine}
-        return found
+            series |= {element: item.elements[index] for element, index, is_set in of if not is_set}
+        return series
 
     def sampled(self, times: Vector, per_step: int) -> Matrix:
-        """Return the series, a column an element that no module computes, at the steps where modules read it, else NaN.
+        """Return the series, a column an element that no module computes; NaN at steps where no module reads it.
 
         Parameters
         ----------
@@ -86,7 +85,7 @@ class Inputs:
         columns = [np.zeros((len(times), 0))]
         for name in self.series:
             variable = self.system.variables[name]
-            indices = [k for k, mine in zip(indices_of(variable.shape), variable.assigned, strict=True) if not mine]
+            indices = [k for k, is_set in zip(indices_of(variable.shape), variable.assigned, strict=True) if not is_set]
             is_read = np.logical_or.reduce([step % steps[m] == 0 for m in variable.read_in or steps])
             columns.append(np.full((len(times), len(indices)), np.nan))
             columns[-1][is_read] = self.data[name].sampled(times[is_read], indices)
@@ -94,7 +93,7 @@ class Inputs:
 
 
 def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) -> Inputs:
-    """Return what a system uses of a data base.
+    """Return the inputs of a system from a data base.
 
     Parameters
     ----------
@@ -127,15 +126,15 @@ def inputs_of(system: ModuleSystem, data: Database, *, written: bool = False) ->
         if item.is_series and variable.exogenous:
             series.append(item.name)
             continue
-        for index, mine, outside in zip(indices, variable.assigned, variable.outside, strict=True):
-            used = not mine or outside or item.name in guesses
+        for index, is_set, outside in zip(indices, variable.assigned, variable.outside, strict=True):
+            used = not is_set or outside or item.name in guesses
             if used and index in item.elements and not item.is_series:
                 parameters[variable.element(index)] = float(item.elements[index])  # type: ignore[arg-type]  # no series is here
     return Inputs(system, used_items, by_element, tuple(series), tuple(guesses), parameters, bool(loops))
 
 
 def _by_number(item: Item, variable: Variable) -> Item:
-    """Return an item whose elements are counted, where the data base has them by the names of a range."""
+    """Return an item with elements by number, if the data base has them by the names of a range."""
     if not any(isinstance(i, str) for index in item.elements for i in index):
         return item
     try:
@@ -146,16 +145,16 @@ def _by_number(item: Item, variable: Variable) -> Item:
 
 
 def _check_shape(item: Item, variable: Variable, system: ModuleSystem) -> None:
-    """Refuse an item of other dimensions than the variable's; of single elements some may be missing."""
+    """Refuse an item with other dimensions than its variable; an item of single elements may lack some."""
     fits = item.shape == variable.shape if item.whole else set(item.elements) <= set(indices_of(variable.shape))
     if fits:
         return
     module = next(iter(variable.uses))
     line = variable.uses[module].line
-    given, declared = element_name(item.name, item.shape), element_name(variable.name, variable.shape)
-    hint = f"Declare `dims {given}` there" if item.shape else f"Take {item.name} out of `dims` there"
+    in_data, declared = element_name(item.name, item.shape), element_name(variable.name, variable.shape)
+    hint = f"Declare `dims {in_data}` there" if item.shape else f"Take {item.name} out of `dims` there"
     raise ModelError(
-        f"The dimensions of {item.name!r} differ: {given} in the data base ({item.source}), {declared} in module "
+        f"The dimensions of {item.name!r} differ: {in_data} in the data base ({item.source}), {declared} in module "
         f"{module!r} (line {line}). {hint}, or mend the data."
     )
 

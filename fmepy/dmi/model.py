@@ -1,8 +1,8 @@
 """`ModularModel`: modules and a data base as a Model, which is costed, fitted, screened and sampled like any other.
 
-The constants of the data base are its parameters. What the modules are (`dmi.variables`), what is diagnosed of them and
-the data (`dmi.diagnostics`) and what runs (`dmi.compiled_program`) are made apart from one another, so that a changed
-copy makes anew only what its change touches.
+The constants of the data base are its parameters. The system of modules (`dmi.variables`), the diagnostics of modules
+and data (`dmi.diagnostics`) and the compiled program (`dmi.compiled_program`) are built separately, so that a changed
+copy rebuilds only the parts that its change affects.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fmepy.dmi.feedback import feedback_loops
 from fmepy.dmi.inputs import Inputs, inputs_of
 from fmepy.dmi.modular_run import BoundModular
 from fmepy.dmi.modules import AnyModule, changed_modules
-from fmepy.dmi.stateful_functions import drawn_series
+from fmepy.dmi.stateful_functions import random_series
 from fmepy.dmi.statements import noise_of
 from fmepy.dmi.units import units_of
-from fmepy.dmi.variables import ModuleSystem, checked_modules, chosen_columns, system_of, with_tables
+from fmepy.dmi.variables import ModuleSystem, checked_modules, output_columns, system_of, with_tables
 from fmepy.dmi.writing import write_model
 from fmepy.errors import ModelError, check_choice, counted
 from fmepy.models.difference import DifferenceModel
@@ -53,7 +53,7 @@ class ModularModel(SimulatedModel):
     ----------
     modules : sequence of Module
         In any order; see `Module`, `module` and `read_modules`.
-    data : Database, or what one is made from, or a list of such
+    data : Database, a source of one, or a list of sources
         Constants, vectors and time series by the names of the variables they feed; None: nothing.
     times : array_like
         Times of the rows, increasing, on the grid of `dt`; the run starts at the first.
@@ -63,7 +63,7 @@ class ModularModel(SimulatedModel):
         How levels advance: the rectangle rule, or Runge-Kutta's of order four (equal steps of all modules, and no lag,
         rate or pulse).
     outputs : sequence of str, optional
-        Variables, or elements of arrays, that become columns; default what modules declare as ``output``, else every
+        Variables, or elements of arrays, that become columns; by default the declared ``output`` of modules, else every
         endogenous variable.
     strict : bool
         Whether diagnostics are errors.
@@ -72,11 +72,11 @@ class ModularModel(SimulatedModel):
     max_iterations : int
         Executions of a loop after which it counts as not settled.
     order : {"sorted", "written"}
-        Whether statements are evaluated in the order of what they need, or as they are written, over and over.
+        Whether statements are evaluated in the order of their dependencies, or repeatedly in the written order.
     unsettled : {"minimise", "error", "keep"}
         What happens with a loop that has not settled: its movement is minimised; the run fails; it goes on.
     seed : int
-        Of the random numbers in the text, one stream a variable: runs with the same seed have the same.
+        Seed of random numbers in the text, one stream a variable: runs with the same seed have the same numbers.
 
     Attributes
     ----------
@@ -85,30 +85,30 @@ class ModularModel(SimulatedModel):
     states, var_names : tuple of str
         The levels among the columns; all columns.
     units : Series
-        By variable: as said in the modules or the data base, else what equations give.
+        By variable: as given in the modules or the data base, else derived from equations.
     modules : tuple of Module
     data : Database
     dt : float
     processed : tuple of str
-        Names of the modules that this copy had to read; all of them in a model that is no copy.
+        Names of the modules that were read for this copy; all of them in a model that is no copy.
     engine, engine_note : str
         "llvm", and why not all of it is compiled, if so.
 
     Raises
     ------
     ModelError
-        What is wrong with modules, times or outputs; with `strict`, the diagnostics. When run: what is missing.
+        Modules, times or outputs are wrong; with `strict`, the diagnostics. When run: data are missing.
     DataError
-        A source of the data base that cannot be read; when run: a series asked for outside its range.
+        A source of the data base cannot be read; when run: a series is needed outside its range.
     SimulationError
         When run: a level that is not finite, a loop that does not settle, a smooth or delay shorter than the step.
 
     Notes
     -----
-    **A step.** The exogenous series of the active modules are interpolated, their statements evaluated in the order in
-    which they need one another, their levels advanced by their rates, and the row is what was evaluated at its time.
-    Statements that need one another in a circle are executed again and again from the last step's values until none
-    moves; ``out.attrs["convergence"]`` says how often.
+    **A step.** The exogenous series of the active modules are interpolated, their statements are evaluated in the order
+    of their dependencies, and their levels advance by their rates; a row holds the values evaluated at its time.
+    Statements that depend on one another in a circle are executed repeatedly from the last step's values until none
+    moves; ``out.attrs["convergence"]`` counts the executions.
 
     **Sensitivities** are exact where the steps are equations of their time alone (`compiled`); with loops, lags and
     Python modules that cannot be traced they are central differences of runs.
@@ -152,9 +152,9 @@ class ModularModel(SimulatedModel):
         if strict not in (True, False):
             raise ModelError(f"`strict={strict!r}` must be True or False.")
         self.data: Database = as_database(data)
-        given = checked_modules(modules)
-        self._arguments |= {"modules": given, "data": self.data}  # read once, whatever copies follow
-        self.system: ModuleSystem = system_of(with_tables(given, self.data), None if before is None else before.system)
+        valid = checked_modules(modules)
+        self._arguments |= {"modules": valid, "data": self.data}  # read once, whatever copies follow
+        self.system: ModuleSystem = system_of(with_tables(valid, self.data), None if before is None else before.system)
         self.modules = self.system.modules
         known = frozenset(() if before is None else before.modules)
         self.processed = tuple(m.name for m in self.modules if m not in known)
@@ -163,7 +163,7 @@ class ModularModel(SimulatedModel):
         self.system, short = with_lower_orders(self.system, self.inputs.parameters, self.dt)
         units, misfits = units_of(self.system, self.inputs.by_element)
         self.units = pd.Series(units, dtype=object, name="unit")
-        self._found = (
+        self._diagnostics = (
             *diagnose(self.system, self.inputs.by_element, self.inputs.guesses),
             *short,
             *(loop_notes(self.system) if self.inputs.has_loops and order == "sorted" else ()),
@@ -171,34 +171,34 @@ class ModularModel(SimulatedModel):
             *misfits,
         )
         self._parms = pd.Series(self.inputs.parameters, dtype=float)
-        self._kept, self.var_names = chosen_columns(self.system, outputs)
+        self._outputs, self.var_names = output_columns(self.system, outputs)
         levels = {e for v in self.system.variables.values() if v.level for e in v.elements}
         self.states = tuple(n for n in self.var_names if n in levels)
-        warn_of(self._found, bool(strict), () if before is None else before._found)
+        warn_of(self._diagnostics, bool(strict), () if before is None else before._diagnostics)
 
     @cached_property
     def program(self) -> ModularProgram:
-        """What runs; made when it is first asked for."""
-        refuse_missing(self._found)
-        program = ModularProgram(self.system, self.rules, self._kept, self.inputs.series)
+        """The compiled program; built at its first use."""
+        refuse_missing(self._diagnostics)
+        program = ModularProgram(self.system, self.rules, self._outputs, self.inputs.series)
         if program.note and self._like is None:
             logger.info("Not all of the model is compiled: %s", program.note)
         return program
 
     @property
-    def engine_note(self) -> str:  # type: ignore[override]    # made when asked for
+    def engine_note(self) -> str:  # type: ignore[override]    # found when the program is built
         """Why not all of it is compiled, or an empty string."""
         return self.program.note
 
     @property
     def relative_step(self) -> float:  # type: ignore[override]    # a number for all there, of this model's loops here
-        """Of differences: what a loop has settled to is noise to them; the cube root of that is the best step then."""
+        """The relative step of differences: the cube root of the noise, which is the tolerance of loops."""
         exact = SimulatedModel.relative_step
         return max(exact, self.rules.tol ** (1 / 3)) if self.inputs.has_loops else exact
 
     @property
     def n_steps(self) -> int:
-        """How many elementary steps a run takes."""
+        """Number of elementary steps of a run."""
         return int(self.steps_of(self.times)[-1])
 
     def compiled(self, kind: Literal["difference", "ode"] = "difference") -> DifferenceModel | OdeModel:
@@ -213,25 +213,25 @@ class ModularModel(SimulatedModel):
         Raises
         ------
         ModelError
-            What forbids it, such as a Python module that cannot be traced, a lag, or modules of different steps;
-            missing data.
+            Equations cannot be formed: a Python module cannot be traced, there is a lag, modules have different steps,
+            or data are missing.
         """
-        made: DifferenceModel | OdeModel = self._equations_of(kind)
-        return made
+        model: DifferenceModel | OdeModel = self._equations_of(kind)
+        return model
 
     def _equations_of(self, kind: Literal["difference", "ode"], noisy: Collection[str] = ()) -> Any:
         check_choice(kind, ("difference", "ode"), "kind")
         parms = {str(name): float(value) for name, value in self._parms.items()}
         grid = self.times[0] + self.dt * np.arange(self.n_steps + 1)
-        refuse_missing(self._found)
+        refuse_missing(self._diagnostics)
         return as_model(
             self.system, kind, parms=self.inputs.starts(float(self.times[0])) | parms,
-            series=self.inputs.grids(self.times) | drawn_series(self.program.work.draws, self.seed, grid),
-            times=self.times, dt=self.dt, outputs=self._kept, method=self.rules.method, noisy=noisy,
+            series=self.inputs.grids(self.times) | random_series(self.program.flat.draws, self.seed, grid),
+            times=self.times, dt=self.dt, outputs=self._outputs, method=self.rules.method, noisy=noisy,
         )  # fmt: skip
 
     def followed(self, noise: Any = None) -> tuple[DifferenceModel, Any]:
-        """Return the difference equations of the steps, and the noise of a filter that follows them.
+        """Return the difference equations of the steps, and the process noise of a filter that runs them.
 
         Parameters
         ----------
@@ -243,7 +243,7 @@ class ModularModel(SimulatedModel):
         model : DifferenceModel
             With a constant ``x_noise`` of 0 that is added to each assigned variable x with noise.
         noise
-            The same, of these constants in the place of the variables.
+            The same noise, with these constants in place of the variables.
 
         Raises
         ------
@@ -288,14 +288,14 @@ class ModularModel(SimulatedModel):
         times : array_like, optional
             Rows, on the grid of `dt`; default the model's own.
         hold_engine
-            Nothing here: there is one engine.
+            Has no effect here: there is one engine.
 
         Raises
         ------
         ModelError
             Data are missing, a time is not on the grid.
         DataError
-            A series is asked for outside its range.
+            A series is needed outside its range.
         """
         return BoundModular(self, *self._asked(names, times))
 
@@ -323,9 +323,9 @@ class ModularModel(SimulatedModel):
         """
         if entity is not None:
             return self.of_entity(entity)(parms, times)
-        return self.run_told(None, parms, times)
+        return self.run_with_progress(None, parms, times)
 
-    def run_told(
+    def run_with_progress(
         self, report: Callable[[int], None] | None, parms: UserParameters = None, times: Any = None
     ) -> pd.DataFrame:
         """Run the model as a call does, and call `report` now and then with the number of steps done."""
@@ -373,16 +373,18 @@ class ModularModel(SimulatedModel):
         names = tuple(self._parms.index)
         return BoundModular(self, names, times).simulate(np.array([p[k] for k in names], dtype=float))
 
-    # --- what it shows of itself
+    run_told = run_with_progress  # the name in earlier versions
+
+    # --- tables and pictures of the system
 
     @property
     def given(self) -> tuple[AnyModule, ...]:
-        """The modules as they were given, whose tables do not have the dims of the data base yet."""
+        """The modules as the user gave them: their tables do not have the dims of the data base yet."""
         return tuple(self._arguments["modules"])
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """What the model was made of."""
+        """The arguments of the constructor."""
         return dict(self._arguments)
 
     def write(self, folder: str | Path) -> Path:
@@ -391,7 +393,7 @@ class ModularModel(SimulatedModel):
         Parameters
         ----------
         folder : str or Path
-            Made if it is not there. Files that are there already are not written over.
+            Created if it does not exist. Existing files are not overwritten.
 
         Returns
         -------
@@ -402,7 +404,7 @@ class ModularModel(SimulatedModel):
         Raises
         ------
         ModelError
-            A file of these names is there; a module that is a Python function.
+            A file with one of these names exists; a module is a Python function.
 
         Examples
         --------
@@ -439,7 +441,7 @@ class ModularModel(SimulatedModel):
     @property
     def diagnostics(self) -> pd.DataFrame:
         """Problems found between modules and data: kind level variable modules file line message."""
-        return diagnostics_table(self._found)
+        return diagnostics_table(self._diagnostics)
 
     def plot_map(self, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw the variable map: modules as boxes, variables as arrows; return the Axes."""
@@ -453,7 +455,7 @@ class ModularModel(SimulatedModel):
         Parameters
         ----------
         most : int
-            How many at most, the shortest first.
+            Largest number of loops, the shortest first.
 
         Returns
         -------

@@ -1,9 +1,9 @@
-"""One run of a system: the compiled loop, and what it asks Python for: loops that do not settle, modules, errors.
+"""One run of a system: the compiled loop, with Python for loops that do not settle, Python modules and errors.
 
-A loop of statements is a map G of its variables, one execution of its statements after the other; it has settled where
-v = G(v). That it is executed again and again until nothing moves is done by `run_loop`. Where that does not come to an
-end, sum (v - G(v))**2 is made least over what has not settled, and, where that does not settle the rest, over all of
-the loop (F. Drepper, Winter Simulation Conference 1978).
+A loop of statements is a map G of its variables, one execution of its statements in order; it has settled where
+v = G(v). `run_loop` executes it repeatedly until nothing moves. If it does not settle, sum (v - G(v))**2 is minimised
+over the variables that still move, and, if others move then, over all variables of the loop (F. Drepper, Winter
+Simulation Conference 1978).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fmepy.compiled.kernels import packed
 from fmepy.dmi import run_loop
 from fmepy.dmi.diagnostics import too_short
 from fmepy.dmi.run_loop import RunPlan, State
-from fmepy.dmi.stateful_functions import Evaluation, drawn
+from fmepy.dmi.stateful_functions import Evaluation, random_rows
 from fmepy.dmi.statements import END, START, Reference
 from fmepy.dmi.traced import values_of
 from fmepy.errors import ModelError, SimulationError, listed
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 Loops: TypeAlias = "tuple[tuple[str, ...], ...]"
 """The variables of each loop of a plan."""
 METHODS = ("repeated", "minimised", "kept")
-"""How the values of a loop were found, by the numbers that stand for it."""
+"""How the values of a loop were computed, by the numbers in the log."""
 MOST_ELEMENTS = 3000
-"""Elements of all variables up to which a system's steps become equations for its sensitivities: some seconds' work."""
-_PARTS = 100  # in which a run is made where its progress is told
-_SHOWN = 6  # values that a sentence quotes
-_FAR = 1e100  # what stands for a difference that is no number: its square is one
-_CLOSE = 1e-15  # scipy's tolerances: as near as it gets
+"""Largest number of elements of a system whose steps become equations for sensitivities: some seconds of work."""
+_N_REPORTS = 100  # reports of progress in a run
+_MOST_QUOTED = 6  # values that a message quotes
+_HUGE = 1e100  # replaces a residual that is not finite; its square is finite
+_TIGHT = 1e-15  # tolerances of least_squares
 
 
 class Convergence(pd.DataFrame):
     """How loops settled, a row a loop and step: time group executions method residual.
 
-    Two of them are compared as wholes: pandas compares what tables carry (``attrs``) when it joins them, and can do so
-    with a plain DataFrame only by an error.
+    ``==`` of two of them is one truth value: pandas compares the ``attrs`` of tables when it joins them, which is an
+    error for plain DataFrames.
     """
 
     @property
@@ -64,25 +64,25 @@ class Convergence(pd.DataFrame):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModularRun:
-    """What came of a run.
+    """The result of a run.
 
     Attributes
     ----------
     rows : ndarray, shape (n_rows, n_columns)
-        NaN from where it failed on.
+        NaN from the failed step on.
     log : ndarray, shape (n, 5)
-        A row a loop and step: the step; which of `loops`; how often its statements were executed; which of `METHODS`;
+        A row a loop and step: the step; the number of the loop; executions of its statements; the number of the method;
         the largest move of one of its values in the last execution.
     loops : tuple of tuple of str
         The variables of the loops.
     start, dt : float
         The time of the first step, and the length of one.
     failed : str
-        Why it did not come to its end, a sentence; or "".
+        Why the run failed, a sentence; "" if it did not.
     failed_step : int
         The step at which it failed, -1 if it did not.
     notes : tuple of str
-        Sentences that are to be told once.
+        Messages to be logged.
     """
 
     rows: Matrix
@@ -105,11 +105,11 @@ class ModularRun:
 
 
 class _FailedError(Exception):
-    """The run cannot go on; says why."""
+    """The run cannot continue; the message says why."""
 
 
 class Running:
-    """A run, from its start on.
+    """A run in progress.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ class Running:
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
         lags[:, 9] = np.cumsum(lengths) - lengths
         self._error: BaseException
-        self._functions: list[Any] = []  # of C, which live as long
+        self._functions: list[Any] = []  # references to C functions, which must live as long as the run
         self._plan = plan._replace(lags=lags, tasks=self._with_functions(plan.tasks))
         largest = int(np.diff(plan.loops).max(initial=0))
         self._state = State(
@@ -153,16 +153,16 @@ class Running:
             total=np.zeros(len(plan.levels)),
             log=np.zeros((len(schedule) * len(loops), 3)),
             rows=np.full((len(keep), len(plan.columns)), np.nan),
-            unsettled=self._called(self._settle, *[ctypes.c_int64] * 3),
+            unsettled=self._c_function(self._settle, *[ctypes.c_int64] * 3),
             start=start,
         )
         self._words = packed(self._plan), packed(self._state)
-        self._notes: dict[tuple[str, ...], str] = {}  # of each loop the first
+        self._notes: dict[tuple[str, ...], str] = {}  # the first of each loop
 
     # --- the whole
 
     def result(self, failed: str = "") -> ModularRun:
-        """Return what there is."""
+        """Return the result so far."""
         s = self._state
         logged = np.flatnonzero(s.log[:, 0])
         log = np.column_stack([*np.divmod(logged, max(1, len(self._loops))), s.log[logged]])
@@ -170,10 +170,10 @@ class Running:
         notes = tuple(self._notes.values())
         return ModularRun(s.rows, log, self._loops, s.start, self._program.rules.dt, failed, failed_step, notes)
 
-    def whole(self, report: Callable[[int], None] | None) -> ModularRun:
-        """Run to the end, or to where it fails."""
+    def to_end(self, report: Callable[[int], None] | None) -> ModularRun:
+        """Run to the end, or to a failure, and return the result."""
         at, last = self._state.at, len(self._state.schedule) - 1
-        by = last if report is None else max(1, -(-last // _PARTS))
+        by = last if report is None else max(1, -(-last // _N_REPORTS))
         run = c_loop(run_loop.run, "the loop of modular models")
         try:
             while at[run_loop.STEP] <= last:
@@ -185,25 +185,25 @@ class Running:
         except _FailedError as error:
             return self.result(str(error))
         finally:
-            self._functions.clear()  # which hold on to the run
+            self._functions.clear()  # they refer to the run
         return self.result()
 
     def _check(self) -> None:
-        """Raise what went wrong."""
-        status, about = self._state.at[[run_loop.STATUS, run_loop.ABOUT]].tolist()
+        """Raise the error of the compiled loop, if it has one."""
+        status, about = self._state.at[[run_loop.STATUS, run_loop.SUBJECT]].tolist()
         if status == run_loop.RAISED:
             raise self._error
         if status == run_loop.NOT_FINITE:
             name = self._program.layout.names[self._plan.levels[about, 0]]
             raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
         if status == run_loop.NEGATIVE_LAG:
-            called = self._program.work.evaluations[list(self._program.lags)[about]]
+            called = self._program.flat.evaluations[list(self._program.lags)[about]]
             raise _FailedError(
                 f"module {called.module!r}, line {called.line}: lag(...) looks {self._least(called.arguments[1]):.6g} "
                 f"back at {self._time()}; that must not be negative"
             )
         if status == run_loop.SHORT_DELAY:
-            d = self._program.work.delays[about]
+            d = self._program.flat.delays[about]
             words = too_short(
                 d.kind, d.order, self._least(d.tau), d.step, self._program.rules.dt, f" at {self._time()}"
             )
@@ -218,8 +218,8 @@ class Running:
 
     # --- functions of Python that the compiled loop calls
 
-    def _called(self, function: Callable[..., None], *kinds: Any) -> int:
-        """Return the address of a function as one of C; an error is kept until the compiled loop has been left."""
+    def _c_function(self, function: Callable[..., None], *kinds: Any) -> int:
+        """Return the address of a Python function as a C function; its error is raised after the compiled loop."""
 
         def called(*arguments: Any) -> None:
             try:
@@ -235,35 +235,35 @@ class Running:
         """Return tasks with the addresses of C functions that call Python modules."""
         rows = tasks.copy()
         for row in np.flatnonzero(rows[:, 0] == 2):
-            call = partial(self._call, self._program.work.evaluations[rows[row, 1]])
-            rows[row, 1] = self._called(call, ctypes.c_double, *[ctypes.c_void_p] * 3)
+            call = partial(self._call, self._program.flat.evaluations[rows[row, 1]])
+            rows[row, 1] = self._c_function(call, ctypes.c_double, *[ctypes.c_void_p] * 3)
         return rows
 
     def _call(self, called: Evaluation, *_: Any) -> None:
-        """Call a Python module, and take what it returns."""
+        """Call a Python module, and set the variables that it assigns."""
         values = [self._z[self._program.layout.of(t.name)].reshape(t.shape) for t in called.arguments]
         assert called.function is not None
         try:
             returned = called.function(*(v.copy() if v.ndim else float(v) for v in values))
-            found = values_of(returned, called.targets, called.module, float)
+            returned_values = values_of(returned, called.targets, called.module, float)
         except ModelError:
             raise
         except Exception as error:  # whatever goes wrong in a user's function is a failed run
             what = f"{type(error).__name__}: {error}"
             raise _FailedError(f"the Python module {called.module!r} failed at {self._time()}: {what}") from error
-        for target, new in zip(called.targets, found, strict=True):
+        for target, new in zip(called.targets, returned_values, strict=True):
             self._z[self._program.layout.of(target.name)] = new
 
     # --- loops that do not settle
 
     def _settle(self, first: int, last: int, number: int) -> None:
-        """Find the values of a loop that move least, if `unsettled` says so, and refuse those that move."""
+        """Minimise the moves of a loop, if `unsettled` asks for it; fail if any value still moves."""
         places = self._plan.places[self._plan.loops[number] : self._plan.loops[number + 1]]
         z, rules, names = self._z, self._program.rules, self._loops[number]
         execute, counted = c_loop(run_loop.execute, "single steps of modular models"), count(rules.max_iterations)
 
         def moves(values: Vector) -> Vector:
-            """Return by what values move in one more execution."""
+            """Return the moves of values in one more execution."""
             z[places] = values
             next(counted)
             execute(*map(address, self._words), first, last)
@@ -278,10 +278,10 @@ class Running:
             raise _FailedError(self._unsettled(places, names, moves(z[places])))
         self._notes.setdefault(
             names,
-            f"the loop of {listed(names, most=_SHOWN)} did not settle in {rules.max_iterations} executions at "
+            f"the loop of {listed(names, most=_MOST_QUOTED)} did not settle in {rules.max_iterations} executions at "
             f"{self._time()}: its values are those that move least",
         )
-        best, left = _minimised(moves, settled, [z[places].copy(), self._state.before[: len(places)].copy()])
+        best, left = _least_moving(moves, settled, [z[places].copy(), self._state.before[: len(places)].copy()])
         if not settled(left).all():
             z[places] = best
             raise _FailedError(self._unsettled(places, names, left))
@@ -293,44 +293,44 @@ class Running:
             f"{self._program.layout.names[places[i]]} = {self._z[places[i]]:.6g}, which moves by {moves[i]:.3g}"
             for i in np.argsort(-np.abs(moves), kind="stable")
         ]
-        more = f" and {len(values) - _SHOWN} more" if len(values) > _SHOWN else ""
+        more = f" and {len(values) - _MOST_QUOTED} more" if len(values) > _MOST_QUOTED else ""
         tried = " nor by minimising what moves" if self._program.rules.unsettled == "minimise" else ""
         return (
-            f"the loop of {listed(names, most=_SHOWN)} did not settle at {self._time()} in "
+            f"the loop of {listed(names, most=_MOST_QUOTED)} did not settle at {self._time()} in "
             f"{self._program.rules.max_iterations} executions{tried}; the last values: "
-            f"{'; '.join(values[:_SHOWN])}{more}"
+            f"{'; '.join(values[:_MOST_QUOTED])}{more}"
         )
 
 
-def _minimised(
+def _least_moving(
     moves: Callable[[Vector], Vector], settled: Callable[[Vector], BoolVector], starts: Sequence[Vector]
 ) -> tuple[Vector, Vector]:
-    """Return values that do not move, found from the start at which they move least, and what moves there yet."""
+    """Return the values that move least, from the best of several starts, and their moves."""
     sizes = [min(np.inf, float(np.sum(moves(x) ** 2))) if np.isfinite(x).all() else np.inf for x in starts]
     best = starts[int(np.argmin(sizes))]
     left = moves(best)
     for wanted in (~settled(left), np.ones(len(best), dtype=bool)):
-        best = _least(moves, best, wanted)
+        best = _minimise(moves, best, wanted)
         left = moves(best)
         if settled(left).all():
             break
     return best, left
 
 
-def _least(moves: Callable[[Vector], Vector], values: Vector, wanted: BoolVector) -> Vector:
-    """Return values of which those that are wanted move least."""
+def _minimise(moves: Callable[[Vector], Vector], values: Vector, wanted: BoolVector) -> Vector:
+    """Return values after minimising the moves of the wanted ones."""
     from scipy.optimize import least_squares
 
     out = values.copy()
 
     def residuals(x: Vector) -> Vector:
         out[wanted] = x
-        found = moves(out)[wanted]
-        return np.where(np.abs(found) < _FAR, found, _FAR)
+        distances = moves(out)[wanted]
+        return np.where(np.abs(distances) < _HUGE, distances, _HUGE)
 
     if np.isfinite([*values[wanted], *residuals(values[wanted].copy())]).all():
-        found = least_squares(residuals, values[wanted], x_scale="jac", xtol=_CLOSE, ftol=_CLOSE, gtol=_CLOSE)
-        out[wanted] = found.x
+        minimum = least_squares(residuals, values[wanted], x_scale="jac", xtol=_TIGHT, ftol=_TIGHT, gtol=_TIGHT)
+        out[wanted] = minimum.x
     return out
 
 
@@ -338,7 +338,7 @@ def _least(moves: Callable[[Vector], Vector], values: Vector, wanted: BoolVector
 
 
 class BoundModular(BoundRuns):
-    """The model with its series on the grid: what does not depend on parameters is done once."""
+    """The model bound to parameters and times; series on the grid are prepared once."""
 
     _model: ModularModel
 
@@ -350,7 +350,7 @@ class BoundModular(BoundRuns):
         self._keep = model.steps_of(times).astype(np.int64)
         self._start, self._dt = float(model.times[0]), model.dt
         grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
-        random = np.repeat(drawn(program.work.draws, model.seed, int(self._keep[-1])), program.rows_per_step, axis=0)
+        random = random_rows(program.flat.draws, model.seed, int(self._keep[-1])).repeat(program.rows_per_step, axis=0)
         self._series = np.hstack([inputs.sampled(grid, program.rows_per_step), random[: len(grid)]])
         ends = {START: self._start, END: float(model.times[-1])}
         self._z = program.values(inputs.starts(self._start) | self._values | ends)
@@ -360,12 +360,12 @@ class BoundModular(BoundRuns):
         self.runs_on_threads = not program.python_modules
 
     def run(self, theta: Vector, report: Callable[[int], None] | None = None) -> ModularRun:
-        """Return a run, with its rows of all columns of the program, and how its loops settled.
+        """Run the model; return the rows of all columns of the program, and the log of its loops.
 
         Raises
         ------
         SimulationError
-            It failed; with the parameters and the time.
+            The run failed; with the parameters and the time.
         """
         z = self._z.copy()
         z[self._places] = as_theta(theta, self.names)
@@ -383,7 +383,7 @@ class BoundModular(BoundRuns):
 
     @cached_property
     def _equations(self) -> Any:
-        """The steps of the system as difference equations with the same runs, bound; None where there are none."""
+        """The bound difference equations of the steps, if they have the same runs; else None."""
         model = self._model
         if len(self._program.columns) > MOST_ELEMENTS:
             return None
@@ -402,7 +402,7 @@ class BoundModular(BoundRuns):
         return bound, rows, order
 
     @property
-    def exact(self) -> bool:  # type: ignore[override]  # it is found out when it is asked for
+    def exact(self) -> bool:  # type: ignore[override]  # known once equations were tried
         """Whether sensitivities are exact: those of the system's difference equations."""
         return self._equations is not None
 

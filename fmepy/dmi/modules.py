@@ -1,4 +1,4 @@
-"""Modules: named blocks of statements that one person owns, as text, as files, or as Python functions."""
+"""Modules: named blocks of statements, as text, as files, or as Python functions."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from fmepy.dmi.expressions import name_problem
 from fmepy.dmi.statements import FunctionStatement, Reference, Shape
 from fmepy.dmi.text import Declared, ModuleText, checked_shape, read_module
 from fmepy.errors import ArgumentError, ModelError, check_known, counted, did_you_mean, listed, repeated
-from fmepy.journal.files import MOST_TEXT, read_file
+from fmepy.journal.files import MOST_TEXT
 from fmepy.parameters.names import normal_name
+from fmepy.tables.text_files import read_text
 
 SUFFIX = ".fme"
-"""How the names of files of modules end."""
+"""The suffix of files of modules."""
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -31,61 +32,61 @@ class Module(ModuleText):
     Parameters
     ----------
     name : str
-        What the module is called, in messages and in the variable map.
+        The name of the module, in messages and in the variable map.
     text : str
         Its statements and declarations, one a line::
 
             OB = SM * SE                    assignment: OB is endogenous
             d(SM)/dt = (ISM - SM) / SAT     level
-            SM(0) = 10                      its initial value, else it comes from the data base
+            SM(0) = 10                      its initial value, by default from the data base
             dims D[3], A[2,3]               vectors and matrices
             D[0] = 2 * D[1]                 elements, counted from 0
             subscripts region: north, south names of elements: dims B[region], B[north] = 1
             nonnegative SM                  a level that stays at 0 or above
             step 2                          the module is active at every second elementary step
-            local a, b                      names that no other module shares
-            exogenous x                     its initial value comes from outside
-            endogenous y                    needs nothing from outside
-            output OB, SM                   what is of interest
+            local a, b                      names that are not shared with other modules
+            exogenous x                     its initial value comes from the data base
+            endogenous y                    needs no data
+            output OB, SM                   variables of interest
 
-        ``#`` begins a comment, a line goes on while a bracket is open. Time is ``t``.
+        ``#`` begins a comment, a line continues while a bracket is open. Time is ``t``.
     step : int, optional
-        The module's step, in elementary steps. This and the following go before what the text declares.
+        The module's step, in elementary steps. This and the following take precedence over declarations in the text.
     local, exogenous, endogenous : sequence of str, optional
         Names as in the declarations above.
     dims : mapping of str to int or tuple of int, optional
         Shapes of vectors and matrices, such as ``{"D": 3, "A": (2, 3)}``; names without are scalars.
     outputs : sequence of str, optional
-        What is of interest.
+        Variables of interest.
     file : str, optional
-        Where the text stands, for messages.
+        The file of the text, for messages.
 
     Attributes
     ----------
     statements : tuple of ModuleStatement
-        What the text holds.
+        The statements of the text.
     assigns, reads : tuple of str
-        The names that get a value here, and those whose value is used, in the order of the text.
+        The assigned names, and the names that are read, in the order of the text.
     names : mapping of str to int
-        All of them, and the line where each occurs first.
+        All of them, with the line where each occurs first.
     open : tuple of str
-        The points of tables that have no dims: the data base says these.
+        The points of tables without dims, whose dims come from the data base.
     points : tuple of str
-        The tables whose points stand in the text, which are dims, too.
+        The tables with points in the text, which are in `dims`, too.
     units : mapping of str to str
-        What stands in brackets behind statements.
+        Units in brackets after statements.
 
     Raises
     ------
     ModelTextError
         The text cannot be read; the message has the line and a caret under the place.
     ModelError
-        A name, a step or dimensions that cannot be.
+        A name, a step or dimensions are invalid.
 
     Notes
     -----
-    Text runs no code: it is parsed, and only arithmetic, comparisons, names and the functions of `dmi.expressions` are
-    allowed. Two modules are equal if the same was written.
+    Text executes no code: it is parsed, and only arithmetic, comparisons, names and the functions of `dmi.expressions`
+    are allowed. Two modules are equal if their texts and arguments are.
 
     Examples
     --------
@@ -114,7 +115,7 @@ class Module(ModuleText):
         where = file or f"module {name!r}"
         if not isinstance(text, str):
             raise ModelError(f"{where}: the text of a module is a str; got {type(text).__name__}.")
-        given = Declared(
+        arguments = Declared(
             step=_step(step, where),
             dims=_dims(dims, where),
             local=_names(local, "local", where),
@@ -122,12 +123,12 @@ class Module(ModuleText):
             endogenous=_names(endogenous, "endogenous", where),
             outputs=None if outputs is None else _names(outputs, "outputs", where),
         )
-        both = [n for n in given.exogenous if n in given.endogenous]
+        both = [n for n in arguments.exogenous if n in arguments.endogenous]
         if both:
             raise ModelError(f"{where}: {listed(both)} cannot be exogenous and endogenous.")
-        read = read_module(text, name, where, given)
-        held = {of.name: getattr(read, of.name) for of in fields(read)} | {"name": name, "text": text, "file": file}
-        for word, value in held.items():
+        read = read_module(text, name, where, arguments)
+        values = {of.name: getattr(read, of.name) for of in fields(read)} | {"name": name, "text": text, "file": file}
+        for word, value in values.items():
             object.__setattr__(self, word, value)
 
     def with_dims(self, dims: Mapping[str, Shape]) -> Module:
@@ -153,11 +154,11 @@ class PythonModule(Declared):
     name : str
         The name of the function.
     reads, assigns : tuple of str
-        What it uses and what it gives a value to.
+        The variables that it reads and assigns.
     step : int
         Its step, in elementary steps.
     dims : mapping of str to tuple of int
-        Shapes of what is no scalar; such values are numpy arrays.
+        Shapes of arrays among them, which are numpy arrays for the function.
     """
 
     function: Callable[..., Any]
@@ -183,7 +184,7 @@ class PythonModule(Declared):
 
     @property
     def statements(self) -> tuple[FunctionStatement, ...]:
-        """The one call that it is, of this module, which pickles where the bare function may not."""
+        """The call of this module, as one statement; the module can be pickled even if its function cannot."""
         reads, assigns = (tuple(Reference(n, self.dims.get(n, ())) for n in v) for v in (self.reads, self.assigns))
         return (FunctionStatement(self, reads, assigns, self.name, next(iter(self.names.values()))),)
 
@@ -191,13 +192,13 @@ class PythonModule(Declared):
         return f"PythonModule({self.name!r}, {', '.join(self.reads) or 'nothing'} -> {', '.join(self.assigns)})"
 
     def __reduce__(self) -> Any:
-        """Pickle by name, as functions are, where the decorated name is in its file; else by content."""
+        """Pickle by name, as functions are, if the decorated name can be imported; else by content."""
         name = f"{self.function.__module__}:{self.function.__qualname__}"
         with suppress(AttributeError, ImportError, ValueError):
             if pkgutil.resolve_name(name) is self:
                 return pkgutil.resolve_name, (name,)
-        made = partial(PythonModule, step=self.step, dims=dict(self.dims))
-        return made, (self.function, self.name, self.reads, self.assigns)
+        constructor = partial(PythonModule, step=self.step, dims=dict(self.dims))
+        return constructor, (self.function, self.name, self.reads, self.assigns)
 
 
 AnyModule: TypeAlias = Module | PythonModule
@@ -226,14 +227,14 @@ def module(
     Raises
     ------
     ModelError
-        Names that cannot be, or a function that does not take as many values.
+        Names are invalid, or the function does not take as many values.
 
     Notes
     -----
-    The function is called once with symbols; what it computes is then compiled, and converted to equations, as text is.
-    It runs as Python, and `ModularModel.engine_note` says why, where that cannot be: it decides by ``if``, ``min`` or
-    ``max`` on a value (`np.where`, `np.minimum`, `np.maximum` can be written down), calls ``math.exp`` (`np.exp` can),
-    another package or ``print``, or uses what may change between two calls.
+    The function is called once with symbols, and its operations are compiled and converted to equations, as text is. If
+    that is not possible, it runs as Python, and `ModularModel.engine_note` says why: it decides by ``if``, ``min`` or
+    ``max`` on a value (`np.where`, `np.minimum`, `np.maximum` can be traced), calls ``math.exp`` (`np.exp` can be
+    traced), another package or ``print``, or uses values that may change between two calls.
 
     Examples
     --------
@@ -247,13 +248,13 @@ def module(
     >>> dispatch(2.0, 30.0)
     (20.0, 10.0)
     """
-    taken, given = _names(reads, "reads", "module"), _names(assigns, "assigns", "module")
-    if not given:
+    read_names, assigned_names = _names(reads, "reads", "module"), _names(assigns, "assigns", "module")
+    if not assigned_names:
         raise ModelError("`assigns` is empty; a module gives a value to one variable at least.")
     shapes = _dims(dims, "module")
-    unknown = [n for n in shapes if n not in (*taken, *given)]
+    unknown = [n for n in shapes if n not in (*read_names, *assigned_names)]
     if unknown:
-        near = did_you_mean(unknown[0], (*taken, *given))
+        near = did_you_mean(unknown[0], (*read_names, *assigned_names))
         raise ModelError(f"`dims` names {listed(unknown)}, which the module neither reads nor assigns.{near}")
     steps = _step(step, "module")
 
@@ -261,14 +262,14 @@ def module(
         name = getattr(function, "__name__", "")
         if not callable(function) or not name.isidentifier():
             raise ModelError(f"a module is a function with a name, written with def; got {function!r}.")
-        _check_signature(function, taken, name)
-        return PythonModule(function, _module_name(name), taken, given, step=steps, dims=shapes)
+        _check_signature(function, read_names, name)
+        return PythonModule(function, _module_name(name), read_names, assigned_names, step=steps, dims=shapes)
 
     return decorate
 
 
 def _check_signature(function: Callable[..., Any], reads: tuple[str, ...], name: str) -> None:
-    """Refuse a function that does not take what the module reads, or takes it in another order."""
+    """Refuse a function whose parameters are not the variables that the module reads, in their order."""
     try:
         signature = inspect.signature(function)
         signature.bind(*reads)
@@ -277,7 +278,7 @@ def _check_signature(function: Callable[..., Any], reads: tuple[str, ...], name:
             f"module {name!r}: the function takes {signature}, the module reads {len(reads)} variable"
             f"{'s' * (len(reads) != 1)}: {listed(reads)}. It is called with their values in this order."
         ) from None
-    except ValueError:  # of functions of C that do not tell
+    except ValueError:  # C functions without a signature
         return
     named = tuple(signature.parameters)
     if named != reads and set(named) == set(reads):
@@ -324,9 +325,9 @@ def read_modules(folder: str | Path) -> list[Module]:
     if not files:
         others = listed(sorted(f.name for f in path.iterdir()))
         raise ModelError(f"there is no module in {str(folder)!r}: no file *{SUFFIX} (it holds {others}).")
-    found = [read_module_file(f) for f in files]
-    check_different(found)
-    return found
+    modules = [read_module_file(f) for f in files]
+    check_different(modules)
+    return modules
 
 
 def read_module_file(file: str | Path) -> Module:
@@ -349,21 +350,11 @@ def read_module_file(file: str | Path) -> Module:
     'sales'
     """
     path = as_path(file, "file")
-    try:
-        text = read_file(path, MOST_TEXT).decode("utf-8-sig")
-    except OSError as error:
-        raise ModelError(f"the module {str(file)!r} cannot be read: {error.strerror or error}.") from None
-    except UnicodeDecodeError as error:
-        line = error.object[: error.start].count(b"\n") + 1
-        raise ModelError(
-            f"{file}, line {line}: this is not text in UTF-8 (byte {error.object[error.start]:#04x}); save the file as "
-            "UTF-8."
-        ) from None
-    return Module(path.stem, text, file=str(file))
+    return Module(path.stem, read_text(path, MOST_TEXT, ModelError), file=str(file))
 
 
 def check_different(modules: Iterable[AnyModule]) -> None:
-    """Refuse modules of which two have the same name."""
+    """Refuse two modules with the same name."""
     seen: dict[str, AnyModule] = {}
     for m in modules:
         if m.name in seen:
@@ -373,18 +364,18 @@ def check_different(modules: Iterable[AnyModule]) -> None:
         seen[m.name] = m
 
 
-def changed_modules(given: Iterable[AnyModule], changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
-    """Return modules with some changed, appended or, where None stands for them, taken out, by name."""
-    found = {m.name: m for m in given}
+def changed_modules(modules: Iterable[AnyModule], changes: Mapping[str, AnyModule | None]) -> list[AnyModule]:
+    """Return modules with some changed or appended by name, or removed, where the change is None."""
+    by_name = {m.name: m for m in modules}
     for name, module in changes.items():
         if module is None:
-            check_known(name, found, f"`modules`: there is no module {name!r} to take out.", ModelError)
-            del found[name]
+            check_known(name, by_name, f"`modules`: there is no module {name!r} to take out.", ModelError)
+            del by_name[name]
         elif getattr(module, "name", name) != name:
             raise ModelError(f"`modules`: under {name!r} stands the module {module.name!r}; their names must agree.")
         else:
-            found[name] = module
-    return list(found.values())
+            by_name[name] = module
+    return list(by_name.values())
 
 
 # --- checks
@@ -406,11 +397,11 @@ def _step(step: Any, where: str) -> int:
         raise ModelError(f"{where}: {error}") from None
 
 
-def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
-    """Return names of variables after checking them; one alone may be a plain str."""
-    if not isinstance(given, Iterable):
-        raise ModelError(f"{where}: `{argument}` holds names of variables; got {given!r:.60}.")
-    names = tuple(re.split(r"\s*,\s*", given.strip()) if isinstance(given, str) else given)
+def _names(names: Any, argument: str, where: str) -> tuple[str, ...]:
+    """Return validated names of variables; a single str is one name, or several with commas."""
+    if not isinstance(names, Iterable):
+        raise ModelError(f"{where}: `{argument}` holds names of variables; got {names!r:.60}.")
+    names = tuple(re.split(r"\s*,\s*", names.strip()) if isinstance(names, str) else names)
     for name in names:
         problem = name_problem(normal_name(name)) if isinstance(name, str) else f"{name!r} is not a name"
         if problem:
@@ -422,17 +413,17 @@ def _names(given: Any, argument: str, where: str) -> tuple[str, ...]:
 
 
 def _dims(dims: Any, where: str) -> dict[str, Shape]:
-    """Return the shapes of `dims` after checking them."""
+    """Return the validated shapes of `dims`."""
     if dims is None:
         return {}
     if not isinstance(dims, Mapping):
         raise ModelError(f'{where}: `dims` is a dict such as {{"D": 3, "A": (2, 3)}}; got {dims!r:.60}.')
-    found = {}
-    for name, given in zip(_names(list(dims), "dims", where), dims.values(), strict=True):
-        numbers = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+    shapes = {}
+    for name, sizes in zip(_names(list(dims), "dims", where), dims.values(), strict=True):
+        numbers = list(sizes) if isinstance(sizes, Iterable) and not isinstance(sizes, str) else [sizes]
         try:
             whole = [int(n) if hasattr(n, "__index__") and not isinstance(n, int) else n for n in numbers]
-            found[name] = checked_shape(name, whole)
+            shapes[name] = checked_shape(name, whole)
         except ValueError as error:
-            raise ModelError(f"{where}: `dims={{{name!r}: {given!r:.60}}}`: {error}.") from None
-    return found
+            raise ModelError(f"{where}: `dims={{{name!r}: {sizes!r:.60}}}`: {error}.") from None
+    return shapes

@@ -1,4 +1,4 @@
-"""Ranges of subscripts: names of the elements of an axis, and what an index says in an equation.
+"""Ranges of subscripts: names of the elements of an axis, and the meaning of an index in an equation.
 
 ``subscripts region: north, south`` names a range and its elements; ``dims births[region, age]`` gives an array axes
 with such elements. A range may be a part of another one, ``subscripts cold: north``, or be mapped to it, element by
@@ -21,11 +21,11 @@ from fmepy.errors import check_known, did_you_mean, listed, repeated
 _LIST = r"\s*([^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*)\s*"
 _FORM = re.compile(rf"\s*([^\W\d]\w*)\s*:{_LIST}(?:->\s*([^\W\d]\w*)\s*(?::{_LIST})?)?", re.DOTALL)
 Bound: TypeAlias = Mapping[str, str]
-"""The element that each range of a left-hand side stands for."""
+"""The current element of each range on a left-hand side."""
 
 
 class SubscriptRange(NamedTuple):
-    """The elements of a range; where it is mapped to another, that one's name and its element for each."""
+    """The elements of a range; if it is mapped to another, the name of that one and its element for each."""
 
     elements: tuple[str, ...]
     to: str = ""
@@ -36,17 +36,17 @@ Ranges: TypeAlias = dict[str, SubscriptRange]
 
 
 def read_range(text: str) -> tuple[str, SubscriptRange]:
-    """Return name and elements of a declaration; raise ValueError with what is wrong."""
+    """Return name and elements of a declaration; raise ValueError if it is wrong."""
     match = _FORM.fullmatch(text)
     if match is None:
         raise ValueError("a range is declared as in `subscripts region: north, south`, or `... -> other: a, b` behind")
     name, elements, to, mapped = match.groups()
-    found = SubscriptRange(_split(elements), to or "", _split(mapped) if mapped else ())
-    if twice := repeated(found.elements):
+    new = SubscriptRange(_split(elements), to or "", _split(mapped) if mapped else ())
+    if twice := repeated(new.elements):
         raise ValueError(f"the range {name!r} has {listed(twice)} more than once")
-    if mapped and len(found.mapped) != len(found.elements):
-        raise ValueError(f"{name!r} has {len(found.elements)} elements and is mapped to {len(found.mapped)}; one each")
-    return name, found
+    if mapped and len(new.mapped) != len(new.elements):
+        raise ValueError(f"{name!r} has {len(new.elements)} elements and is mapped to {len(new.mapped)}; one each")
+    return name, new
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -54,7 +54,7 @@ def _split(text: str) -> tuple[str, ...]:
 
 
 def check_mappings(ranges: Ranges) -> None:
-    """Fill in mappings in order, and raise ValueError where one goes to what there is not."""
+    """Complete the elements of mappings; raise ValueError if one goes to an unknown range or element."""
     for name, r in ranges.items():
         if not r.to:
             continue
@@ -71,7 +71,7 @@ def check_mappings(ranges: Ranges) -> None:
 
 
 def axis_size(text: str, ranges: Ranges) -> object:
-    """Return the size of an axis: that of a range, or a whole number; None if it is neither."""
+    """Return the size of an axis: of a range, or a whole number; None if it is neither."""
     word = text.strip()
     if word in ranges:
         return Size(word, ranges[word].elements)
@@ -79,7 +79,7 @@ def axis_size(text: str, ranges: Ranges) -> object:
 
 
 def read_index(text: str) -> object:
-    """Return what an index says: a number, a word, None of ``:``; something else where it is none of these."""
+    """Return an index: a number, a word, None for ``:``; an empty tuple if it is none of these."""
     word = text.strip()
     if re.fullmatch(r"\d{1,60}", word, re.ASCII):
         return int(word)
@@ -87,7 +87,7 @@ def read_index(text: str) -> object:
 
 
 def positions(index: object, axis: int, ranges: Ranges, bound: Bound, name: str) -> list[int] | int:
-    """Return where one index stands on an axis: a place, or the places of all that it stands for.
+    """Return the position of an index on an axis, or a list of positions if it means several elements.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ def positions(index: object, axis: int, ranges: Ranges, bound: Bound, name: str)
     Raises
     ------
     ValueError
-        It is none that the axis has.
+        The axis does not have it.
     """
     labels = axis.elements if isinstance(axis, Size) else ()
     if index is None:
@@ -117,12 +117,12 @@ def positions(index: object, axis: int, ranges: Ranges, bound: Bound, name: str)
             near = did_you_mean(e, [*labels, *ranges])
             of = f"the range {axis.name!r}" if isinstance(axis, Size) else f"{int(axis)} elements without names"
             raise ValueError(f"{name} has {of} there, and no element {e!r}.{near}")
-    found = [labels.index(e) for e in wanted]
-    return found[0] if element else found
+    places = [labels.index(e) for e in wanted]
+    return places[0] if element else places
 
 
 def _mapped(index: str, ranges: Ranges, bound: Bound) -> str:
-    """Return the element of a range that a bound one is mapped to."""
+    """Return the current element of a range to which a bound range is mapped, "" if there is none."""
     for name, element in bound.items():
         r = ranges.get(name)
         if r is not None and r.to == index:
@@ -131,7 +131,7 @@ def _mapped(index: str, ranges: Ranges, bound: Bound) -> str:
 
 
 def places_of(name: str, shape: Shape, index: Sequence[object], ranges: Ranges, bound: Bound) -> list[list[int] | int]:
-    """Return what each index of an array stands for; raise ValueError where it cannot."""
+    """Return the positions of each index of an array; raise ValueError for an invalid one."""
     shown = f"{name}[{','.join(map(str, shape))}]"
     if not shape:
         raise ValueError(f"{name!r} has no elements, for it has no dimensions; declare them: dims {name}[3]")
@@ -144,7 +144,7 @@ def places_of(name: str, shape: Shape, index: Sequence[object], ranges: Ranges, 
 def each_place(
     name: str, shape: Shape, index: Sequence[object], ranges: Ranges
 ) -> Iterator[tuple[tuple[int, ...], dict[str, str]]]:
-    """Return every element that a left-hand side gives a value to, and the elements that its ranges stand for there."""
+    """Yield every element that a left-hand side assigns, with the current elements of its ranges."""
     places = [p if isinstance(p, list) else [p] for p in places_of(name, shape, index, ranges, {})]
     named = [n if isinstance(n, Size) else Size("", ()) for n in shape]
     words = [str(i) if i in ranges else n.name if i is None else "" for i, n in zip(index, named, strict=True)]

@@ -1,14 +1,14 @@
 """Statements of modules -> LLVM's text, a function each: ``void f(double t, double** p, i64 first, i64 last)``.
 
-``p`` are the places of what the statement deals with: ``p[0]`` of its target, then of every variable that it reads, in
-order of first appearance. So the text holds no names, and statements that look alike share one function. Elements first
-to last of an array are computed, in a loop; a function with a scalar target takes no notice of the two.
+``p`` are pointers to the values of the statement's variables: ``p[0]`` to its target, then to every variable that it
+reads, in order of first appearance. So the text has no names, and statements of one form share a function. A loop
+computes elements first to last - 1 of an array; a function with a scalar target ignores the two.
 
-Expressions are written by `compiled.llvm_code`; here is what modules have beside them: elements of arrays, lists,
-sums, matrix products and tables. What is a scalar inside an array's statement, or an element of a list, is computed
-once before the loop; what a product of matrices is made of is a variable, or a list of numbers.
+`compiled.llvm_code` writes expressions; this file adds elements of arrays, lists, sums, matrix products and tables.
+Scalars in the statement of an array, and elements of a list, are computed once before the loop; factors of a matrix
+product are variables or lists of numbers.
 
-What is written alike is compiled once (`compiled.function_store`). A changed module adds what it has of its own.
+Equal texts are compiled once (`compiled.function_store`), so that a changed module compiles its own changes only.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from fmepy.dmi.statements import (
     TABLE_KINDS,
     TIME,
     ArrayNode,
+    ArraySymbol,
     Reference,
     Shape,
-    Whole,
     is_list_of_numbers,
-    open_nodes,
     reference_of,
     size_of,
+    varying_nodes,
 )
 from fmepy.language.nodes import Node, Symbol, in_order
 
 
 class StatementText(NamedTuple):
-    """A statement's function: LLVM's text, in which it is called `PLACEHOLDER`, and what belongs to it.
+    """The function of a statement in LLVM's text, with the name `PLACEHOLDER`.
 
     Attributes
     ----------
@@ -47,9 +47,9 @@ class StatementText(NamedTuple):
     called : frozenset of (str, int)
         The C functions that it calls, with their numbers of arguments.
     names : tuple of str
-        The variables whose places it gets.
+        The variables of its pointers.
     points : tuple of (str, int)
-        The variables that hold the xs of tables, and how far these are apart there.
+        The variables with the xs of tables, and their strides there.
     """
 
     text: str
@@ -64,13 +64,13 @@ def statement_text(target: Reference, value: Node, shapes: Mapping[str, Shape]) 
     return _statement_text(target, value, tuple((name, shapes[name]) for name in sorted(names) if shapes[name]))
 
 
-@lru_cache(maxsize=20_000)  # changed copies of a system ask for nearly all of it again
+@lru_cache(maxsize=20_000)  # changed copies of a system share most of their statements
 def _statement_text(target: Reference, value: Node, shapes: tuple[tuple[str, Shape], ...]) -> StatementText:
     return _ModuleWriter(target, value, defaultdict(tuple, shapes)).written()
 
 
 class _ModuleWriter(ExpressionWriter):
-    """One statement being written."""
+    """The writer of one statement."""
 
     def __init__(self, target: Reference, value: Node, shapes: Mapping[str, Shape]) -> None:
         alone = WholeFunction(set())
@@ -97,19 +97,19 @@ class _ModuleWriter(ExpressionWriter):
         for i, slot in enumerate(self.slots.values()):
             self._heads += [f"  %to{i} = getelementptr ptr, ptr %p, i64 {i}", f"  %{slot} = load ptr, ptr %to{i}"]
         self.begin("begin")
-        is_open = open_nodes(self._order)
-        for e in self._order:  # what is the same at all elements is computed once
-            for part in e.args if e in is_open else [e] if isinstance(e, ArrayNode) else []:
-                if part.args and part not in is_open:
+        is_varying = varying_nodes(self._order)
+        for e in self._order:  # parts that are the same at all elements are computed once
+            for part in e.args if e in is_varying else [e] if isinstance(e, ArrayNode) else []:
+                if part.args and part not in is_varying:
                     self._computed(part)
         if self._value.word == "array":
             self._array(self._value)
         if not self._target.value_shape:
             self.store(self._computed(self._value), "p0", self._target.positions[0])
-        else:  # what it reads of itself is what was before
-            place = self._room(prod(self._target.shape)) if self._reads_itself else "p0"
+        else:  # a statement that reads its own target reads the values before
+            place = self._buffer(prod(self._target.shape)) if self._reads_itself else "p0"
             with self.loop("%first", "%last") as k:
-                self.store(self._at(self._value, k), place, k)
+                self.store(self._at_element(self._value, k), place, k)
             if place != "p0":
                 with self.loop("%first", "%last") as k:
                     self.store(self.load(place, k), "p0", k)
@@ -118,29 +118,29 @@ class _ModuleWriter(ExpressionWriter):
         return StatementText("\n".join(lines), frozenset(self.declared), tuple(self.slots), tuple(self._points))
 
     def _computed(self, e: Node) -> str:
-        """Return the name of an expression's value: arrays in it come before, and no deep one is written as one."""
+        """Return the name of an expression's value; array nodes, and parts of a deep expression, are written before."""
         for part in statements([e], MOST_NESTED, lambda a: isinstance(a, ArrayNode))[0]:
             self.value(part)
         return self.value(e)
 
-    def _at(self, e: Node, k: str) -> str:
+    def _at_element(self, e: Node, k: str) -> str:
         """Return the name of an expression's value at an element."""
         before, self._index = self._index, k
         value = self._computed(e)
         self._index = before
         return value
 
-    def _room(self, n: int) -> str:
+    def _buffer(self, n: int) -> str:
         name = f"room{len(self._heads)}"
         self._heads.append(f"  %{name} = alloca [{n} x double]")
         return name
 
     def _array(self, e: Any) -> str:
-        """Return the name of the place of a variable's elements, or of those of a list."""
-        if isinstance(e, Whole):
+        """Return the name of the pointer to the elements of a variable or a list."""
+        if isinstance(e, ArraySymbol):
             return self.slots[e.name]
         if e not in self._lists and not is_list_of_numbers(e):
-            self._lists[e] = place = self._room(len(e.args))
+            self._lists[e] = place = self._buffer(len(e.args))
             for i, item in enumerate(e.args):
                 self.store(self._computed(item), place, i)
         elif e not in self._lists:
@@ -154,14 +154,14 @@ class _ModuleWriter(ExpressionWriter):
     # --- values
 
     def _written(self, e: Any) -> str:
-        if isinstance(e, Whole) or e.word == "array":
+        if isinstance(e, ArraySymbol) or e.word == "array":
             return self.load(self._array(e), self._index)
         if not isinstance(e, ArrayNode):
             return super()._written(e)
         if e.word == "table":
             return self._table(*e.args)
         if e.word == "sum":
-            return self._total(lambda k: self._at(e.args[0], k), size_of(e.args[1]))
+            return self._sum_of(lambda k: self._at_element(e.args[0], k), size_of(e.args[1]))
         return self._product_element(e, self._index)
 
     def _product_element(self, e: Node, i: str) -> str:
@@ -177,11 +177,11 @@ class _ModuleWriter(ExpressionWriter):
             at = self.emit(f"add i64 {self.emit(f'mul i64 {k}, {width}')}, {column}") if width > 1 else k
             return self.binary("fmul", x, self.load(at_b, at))
 
-        return self._total(term, length)
+        return self._sum_of(term, length)
 
-    def _total(self, term: Any, n: int) -> str:
+    def _sum_of(self, term: Any, n: int) -> str:
         """Return the name of a sum of n terms."""
-        total = self._room(1)
+        total = self._buffer(1)
         self.lines.append(f"  store double {number(0.0)}, ptr %{total}")
         with self.loop(0, n) as k:
             self.add(term(k), total, 0)
@@ -190,14 +190,14 @@ class _ModuleWriter(ExpressionWriter):
         return name
 
     def _table(self, x: Node, xs: Node, ys: Node, *sizes: Node) -> str:
-        """Return the name of a table's value: its interval is found by halving, without branches."""
-        n, kind, apart = map(size_of, sizes)
-        self._points += [(xs.name, apart)] if isinstance(xs, Whole) else []
+        """Return the name of a table's value: a bisection without branches finds the interval."""
+        n, kind, stride = map(size_of, sizes)
+        self._points += [(xs.name, stride)] if isinstance(xs, ArraySymbol) else []
         at_xs, at_ys, v = self._array(xs), self._array(ys), self.value(x)
 
         def point(k: str) -> tuple[str, str]:
-            at = self.emit(f"mul i64 {k}, {apart}") if apart > 1 else k
-            return self.load(at_xs, at), self.load(at_ys, self.emit(f"add i64 {at}, 1") if apart > 1 else at)
+            at = self.emit(f"mul i64 {k}, {stride}") if stride > 1 else k
+            return self.load(at_xs, at), self.load(at_ys, self.emit(f"add i64 {at}, 1") if stride > 1 else at)
 
         left, length = "0", n - 1
         while length > 1:

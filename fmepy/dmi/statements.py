@@ -1,13 +1,13 @@
-"""What a checked statement of a module is: expressions of `fmepy.language`, with arrays, and what gets their value.
+"""The statements of modules, validated: expressions of `fmepy.language` with arrays, and the variables they assign.
 
-An expression of arrays stands for one of its elements, wherever that is: the symbol of an array as a whole (`Whole`) is
-its element there, a number is the same everywhere. What looks at other elements than that one is an `ArrayNode`:
+An expression of arrays is evaluated element by element: the symbol of a whole array (`ArraySymbol`) is its element at
+the current position, a number is the same at all positions. Nodes that read other elements are `ArrayNode`:
 
-* ``array(a, b, ...)``: the elements of a list, row by row: of numbers, or the whole of a statement's value;
+* ``array(a, b, ...)``: the elements of a list, row by row: a list of numbers, or the entire value of a statement;
 * ``sum(x, n)``: the sum of all n elements of x;
-* ``dot(a, b, rows, n, columns)``: the product of two matrices that are stored, whose sums have n terms;
+* ``dot(a, b, rows, n, columns)``: the product of two stored matrices, with sums of n terms;
 * ``table(x, points, points, n, kind, 2)``: the table of n pairs at x, ``table(x, xs, ys, n, kind, 1)`` of two vectors;
-  the kind is the place of its word in `TABLE_KINDS`.
+  the kind is its position in `TABLE_KINDS`.
 
 Shapes are those of numpy: ``()`` for a scalar, ``(3,)`` for a vector, ``(2, 3)`` for a matrix.
 """
@@ -27,15 +27,15 @@ from fmepy.language.nodes import Node, Number, Symbol, add, as_node, choose_abov
 Shape: TypeAlias = tuple[int, ...]
 Kind: TypeAlias = Literal["assign", "level", "initial"]
 MAX_ELEMENTS = 10_000
-"""Most elements of an array."""
+"""Largest number of elements of an array."""
 TIME = Symbol("t")
 _ONE = range(1)
 DT = "(dt)"
-"""The variable that holds the elementary step; no name of a user looks like this."""
+"""The variable of the elementary step; the brackets keep it apart from names of users."""
 START, END = "(t_start)", "(t_end)"
-"""The variables that hold the first and the last of a model's times."""
+"""The variables of the first and the last of a model's times."""
 TABLE_KINDS = ("hold", "extrapolate", "step")
-"""What a table is outside its points, and between them: held, a line; a line, a line; held, the last y passed."""
+"""Outside its points and between them a table is: constant, linear; linear, linear; constant, the last y passed."""
 
 
 class Size(int):
@@ -57,57 +57,57 @@ class Size(int):
         return self.name
 
 
-class Whole(Symbol):
-    """An array; in an expression, its element at the position that is computed."""
+class ArraySymbol(Symbol):
+    """The symbol of an array; in an expression it is the element at the current position."""
 
     __slots__ = ()
 
 
 class ArrayNode(Node):
-    """What looks at other elements than that at the position that is computed; see the module's text."""
+    """A node that reads elements at other positions than the current one; see the docstring of the module."""
 
     __slots__ = ()
 
     def rebuilt(self, parts: Sequence[Node]) -> Node:
-        """Return such a node made of other parts."""
+        """Return the node with other parts."""
         return array_node(self.word, *parts)
 
 
 def array_node(word: str, *args: Any) -> ArrayNode:
-    """Return the node of a word and its parts."""
+    """Return the array node of a word and its parts."""
     node: ArrayNode = made(ArrayNode, word, tuple(map(as_node, args)))
     return node
 
 
 def size_of(e: Node) -> int:
-    """Return a number of elements, as it stands in an `ArrayNode`."""
+    """Return a size that is a part of an `ArrayNode`."""
     return int(float(e))
 
 
 def is_list_of_numbers(e: Node) -> bool:
-    """Tell whether an expression is a list of numbers alone."""
+    """Tell whether an expression is a list of numbers."""
     return e.word == "array" and all(isinstance(item, Number) for item in e.args)
 
 
-def open_nodes(order: Iterable[Node]) -> set[Node]:
-    """Return which of some nodes, each after what it is made of, differ between the elements of an array."""
-    found: set[Node] = set()
+def varying_nodes(order: Iterable[Node]) -> set[Node]:
+    """Return the nodes that differ between elements of an array; each node of `order` comes after its parts."""
+    varying: set[Node] = set()
     for e in order:
         if e.word == "sum":
             continue
         if e.word == "dot":
-            is_open = size_of(e.args[2]) * size_of(e.args[4]) > 1
+            varies = size_of(e.args[2]) * size_of(e.args[4]) > 1
         elif e.word == "table":
-            is_open = e.args[0] in found
+            varies = e.args[0] in varying
         else:
-            is_open = isinstance(e, Whole) or e.word == "array" or any(a in found for a in e.args)
-        if is_open:
-            found.add(e)
-    return found
+            varies = isinstance(e, ArraySymbol) or e.word == "array" or any(a in varying for a in e.args)
+        if varies:
+            varying.add(e)
+    return varying
 
 
 class Elements:
-    """Expressions at elements of arrays, each made once; sums, products and tables are written out.
+    """Expressions at elements of arrays, each built once; sums, products and tables are expanded.
 
     Parameters
     ----------
@@ -122,24 +122,24 @@ class Elements:
     def at(self, e: Node, i: int) -> Node:
         """Return an expression at an element."""
 
-        def is_made(part: Any) -> bool:  # what looks at several elements becomes so when it is asked for
+        def has_value(part: Any) -> bool:  # symbols and array nodes get theirs here
             if (part, i) not in self.made and isinstance(part, (ArrayNode, Symbol)):
                 self.made[part, i] = self.element(part, i) if isinstance(part, Symbol) else self.of_array(part, i)
             return (part, i) in self.made
 
-        for part in in_order([e], is_made):
+        for part in in_order([e], has_value):
             self.made[part, i] = part.rebuilt([self.made[a, i] for a in part.args]) if part.args else part
         return self.made[e, i]
 
     def element(self, e: Symbol, i: int) -> Node:
         """Return a variable at an element."""
-        if not isinstance(e, Whole):
+        if not isinstance(e, ArraySymbol):
             return e
         index = np.unravel_index(i, self._shapes[e.name])
         return Symbol(element_name(e.name, tuple(map(int, index))))
 
     def of_array(self, e: Node, i: int) -> Node:
-        """Return what looks at several elements at an element."""
+        """Return an array node at an element."""
         if e.word == "array":
             return self.at(e.args[i], i)
         if e.word == "table":
@@ -153,9 +153,9 @@ class Elements:
 
     def _table(self, e: Node, i: int) -> Node:
         x = self.at(e.args[0], i)
-        n, kind, apart = map(size_of, e.args[3:])
-        xs = [self.at(e.args[1], apart * k) for k in range(n)]
-        ys = [self.at(e.args[2], apart * k + apart - 1) for k in range(n)]
+        n, kind, stride = map(size_of, e.args[3:])
+        xs = [self.at(e.args[1], stride * k) for k in range(n)]
+        ys = [self.at(e.args[2], stride * k + stride - 1) for k in range(n)]
         if TABLE_KINDS[kind] == "step":
             out = ys[0]
             for a, y in zip(xs[1:], ys[1:], strict=True):
@@ -187,17 +187,17 @@ class Reference:
 
     @property
     def element(self) -> str:
-        """What it is called."""
+        """Its name, with the index of an element."""
         return element_name(self.name, self.index or ())
 
     @property
     def value_shape(self) -> Shape:
-        """Of what is referred to."""
+        """The shape of the variable or element."""
         return self.shape if self.index is None else ()
 
     @property
     def positions(self) -> range:
-        """Of the elements that it is, row by row."""
+        """Positions of its elements in the variable, row by row."""
         if self.index is None:
             return range(prod(self.shape)) if self.shape else _ONE
         position = flat_position(self.index, self.shape)
@@ -205,17 +205,17 @@ class Reference:
 
     @property
     def node(self) -> Symbol:
-        """It as an expression."""
-        return (Whole if self.value_shape else Symbol)(self.element)
+        """Its symbol."""
+        return (ArraySymbol if self.value_shape else Symbol)(self.element)
 
     def renamed(self, names: Mapping[str, str]) -> Reference:
-        """Return it with another name of the variable."""
+        """Return the reference with another name of the variable."""
         return replace(self, name=names[self.name]) if self.name in names else self
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """A function with a memory, called: lag, rate, smooth, delay1, ...; or an array that is computed and stored.
+    """A call of a function with a memory (lag, rate, smooth, delay1, ...), or an array that is computed and stored.
 
     Attributes
     ----------
@@ -224,9 +224,9 @@ class Memory:
     shapes : tuple of tuple of int
         Of the arguments.
     node : Symbol
-        What stands for its value; no variable of a user is called so, and no other one in the system.
+        The symbol of its value, unique in the system.
     order : int
-        Of a smooth or delay the levels in a row; 0: one, and tau is too short for it.
+        Number of levels of a smooth or delay; 0: one level, with a tau that is too short.
     """
 
     kind: str
@@ -245,23 +245,23 @@ class ModuleStatement:
     kind : {"assign", "level", "initial"}
         Which of the three.
     target : Reference
-        What gets the value; a scalar value spreads over a whole array.
+        The assigned variable; a scalar value fills a whole array.
     value : Node
         The right-hand side.
     shape : tuple of int
         Of the value.
     reads : tuple of Reference
-        What the right-hand side reads, in the order of the text, each as often as it occurs.
+        The variables of the right-hand side, in the order of the text, each as often as it occurs.
     memories : tuple of Memory
-        What remembers in it, each after those in its arguments.
+        Its functions with a memory, each after those in its arguments.
     words : tuple of str
-        The functions of modules alone that are called.
+        The called functions that only modules have.
     module : str
-        The module it stands in.
+        The module of the statement.
     line, column : int
         Of the module's text, from 1.
     nonnegative : tuple of int
-        Of a level the positions of the elements that stay at 0 where their rates would take them below.
+        Positions of the elements of a level that stay at 0 where their rates would take them below.
     """
 
     kind: Kind
@@ -278,11 +278,11 @@ class ModuleStatement:
 
     @property
     def targets(self) -> tuple[Reference, ...]:
-        """All that gets a value."""
+        """The assigned variables."""
         return (self.target,)
 
     def renamed(self, names: Mapping[str, str]) -> ModuleStatement:
-        """Return it with other names of variables."""
+        """Return the statement with other names of variables."""
         target, reads = self.target.renamed(names), tuple(r.renamed(names) for r in self.reads)
         rule = {a.node: b.node for a, b in zip(self.reads, reads, strict=True) if a is not b}
         expressions = [self.value, *(a for m in self.memories for a in m.arguments)]
@@ -294,7 +294,7 @@ class ModuleStatement:
 
 @dataclass(frozen=True, slots=True)
 class FunctionStatement:
-    """One call of a module that is a Python function: the values of `targets` from those of `reads`."""
+    """The call of a Python module: the values of `targets` from those of `reads`."""
 
     function: Callable[..., Any] = field(repr=False)
     reads: tuple[Reference, ...]
@@ -306,7 +306,7 @@ class FunctionStatement:
 
 
 def reference_of(symbol: Symbol, shapes: Mapping[str, Shape]) -> Reference:
-    """Return what a symbol refers to."""
+    """Return the variable or element of a symbol."""
     name = symbol.name
     if not name.endswith("]"):
         return Reference(name, shapes[name])
@@ -315,7 +315,7 @@ def reference_of(symbol: Symbol, shapes: Mapping[str, Shape]) -> Reference:
 
 
 def flat_position(index: tuple[int, ...], shape: Shape) -> int:
-    """Return where an element stands in an array, row by row."""
+    """Return the position of an element in an array, row by row."""
     position = 0
     for i, n in zip(index, shape, strict=True):
         position = position * n + i
@@ -328,9 +328,9 @@ def indices_of(shape: Shape) -> list[tuple[int, ...]]:
 
 
 def element_names(name: str, shape: Shape) -> tuple[str, ...]:
-    """Return what columns, parameters and data call the elements of a variable: ``D[0]``, ``A[0,1]``; a scalar itself.
+    """Return the names of a variable's elements in columns, parameters and data: ``D[0]``, ``A[0,1]``, or a scalar's.
 
-    Elements of a range bear its names: ``births[north,1]``.
+    Elements of a range have its names: ``births[north,1]``.
 
     Examples
     --------
@@ -354,5 +354,5 @@ def noise_of(element: str) -> str:
 
 
 def element_name(name: str, index: tuple[int | str, ...]) -> str:
-    """Return what an element is called; the name itself where there is no index."""
+    """Return the name of an element; the name of the variable if there is no index."""
     return f"{name}[{','.join(map(str, index))}]" if index else name

@@ -1,24 +1,24 @@
-"""Text of a module -> declarations and statements, each mistake told with its line and a caret.
+"""Text of a module -> declarations and statements; errors have the line and a caret.
 
-Statements are those of the model language (`models.definition.text`), in any order, one a line, a line going on while a
-bracket is open::
+Statements are those of the model language (`models.definition.text`), in any order, one a line; a line continues while
+a bracket is open::
 
     OB = SM * SE                 assignment
     d(SM)/dt = (ISM - SM) / SAT  level: it moves by its rate
     SM(0) = 10                   its initial value; of an assigned variable, the first guess
     D[0] = 2 * D[1]              elements are counted from 0; d(D[0])/dt and D[0](0) likewise
-    OB = SM * SE   [units/month] the unit of OB, after a blank; of a level it is that of the level, not of the rate
+    OB = SM * SE   [units/month] the unit of OB, after a blank; for a level its own unit, not that of the rate
 
-Declarations, one a line too, say what statements cannot::
+Declarations, one a line too, add to the statements::
 
     step 2                       the module is active at every second elementary step
     dims D[3], A[2,3]            vectors and matrices; names without dims are scalars
     subscripts region: north, south     names of elements, for dims x[region] (`dmi.ranges`)
     nonnegative x, y[0]          levels that stay at 0 where their rates would take them below
-    local a, b                   names that no other module shares
-    exogenous x                  x comes from outside, or its initial value does
-    endogenous y                 y, a level or part of a loop, needs nothing from outside: it starts from 0
-    output OB, SM                what is of interest
+    local a, b                   names that are not shared with other modules
+    exogenous x                  x, or its initial value, comes from the data base
+    endogenous y                 y, a level or part of a loop, needs no data: it starts from 0
+    output OB, SM                variables of interest
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from fmepy.language.tree import logical_lines, right_side, split_equation
 from fmepy.parameters.names import normal_name
 
 MAX_TEXT = 500_000
-"""Most characters of the text of a module."""
+"""Largest number of characters of the text of a module."""
 
 _LISTS = ("dims", "local", "exogenous", "endogenous", "output")
 DECLARATIONS = ("step", "subscripts", "nonnegative", *_LISTS)
@@ -63,7 +63,7 @@ _WHOLE = re.compile(r"\d{1,9}", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """What is declared of a module, in its text or by the arguments of `Module`, which go first; as `DECLARATIONS`."""
+    """The declarations of a module, in its text or by the arguments of `Module`, which take precedence."""
 
     step: int = 1
     dims: Mapping[str, Shape] = field(default_factory=dict, hash=False)
@@ -75,7 +75,7 @@ class Declared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModuleText(Declared):
-    """A module that was read; see `Module`."""
+    """The contents of a module's text; see `Module`."""
 
     statements: tuple[ModuleStatement, ...] = field(compare=False)
     assigns: tuple[str, ...] = field(compare=False)
@@ -87,8 +87,8 @@ class ModuleText(Declared):
 
 
 @lru_cache(maxsize=2048)
-def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText:
-    """Return what the text of a module holds; changed copies of a system ask for it again.
+def read_module(text: str, name: str, where: str, arguments: Declared) -> ModuleText:
+    """Return the contents of a module's text; cached for changed copies of a system.
 
     Parameters
     ----------
@@ -97,9 +97,9 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     name : str
         The module's name.
     where : str
-        What the text is, to open messages with: its file, or the name.
+        The file or name, for the beginning of messages.
     given : Declared
-        What is declared elsewhere, in the form of the text.
+        Declarations by arguments, in the form of the text.
 
     Raises
     ------
@@ -110,14 +110,14 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
     if not equations:
         raise source.error("there is no statement; a module needs one at least, such as x = a * b", 0, 0)
     tables = dict[str, Shape]()
-    declared = read.under(given)
+    declared = read.with_arguments(arguments)
     numbers, shapes = count(), dict(declared.dims)
     units = [_take_unit(code, row, source, shapes) for row, code in equations]
     known = set(module_functions()) | set(OTHER_WORDS)
     for row, code in equations:
         for i, line in enumerate(code):
-            if found := foreign_word(line, known):
-                raise source.error(found[1], row + i, found[0])
+            if hint := foreign_word(line, known):
+                raise source.error(hint[1], row + i, hint[0])
         _find_points(code, row, source, shapes)
     statements, units_of = list[ModuleStatement](), dict[str, str]()
     for (row, code), unit in zip(equations, units, strict=True):
@@ -146,12 +146,12 @@ def read_module(text: str, name: str, where: str, given: Declared) -> ModuleText
 
 
 def declared_in(text: str, where: str) -> Declared:
-    """Return what a text declares, without reading its statements."""
-    return _declarations(text, where)[1].under(Declared())
+    """Return the declarations of a text, without reading its statements."""
+    return _declarations(text, where)[1].with_arguments(Declared())
 
 
 def _declarations(text: str, where: str) -> tuple[Source, _Declarations, list[tuple[int, list[str]]]]:
-    """Return a text with its declarations, read, and the lines that are statements."""
+    """Return the source of a text, its declarations, and the lines of statements."""
     source = Source.of(text[: MAX_TEXT + 1] + "\n", where)  # two lines at least, so that every message names its line
     if len(text) > MAX_TEXT:
         raise source.error(f"a module of more than {MAX_TEXT} characters; split it", 0, 0)
@@ -165,7 +165,7 @@ def _declarations(text: str, where: str) -> tuple[Source, _Declarations, list[tu
 
 
 class _Declarations:
-    """The declarations of a text, checked as they are added, and where they stand."""
+    """The declarations of a text with their places, validated as they are added."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -191,10 +191,10 @@ class _Declarations:
             return
         if word == "subscripts":
             with self.source.at(*_place(row, text, start + 1)):
-                name, found = read_range(text[start:])
+                name, new = read_range(text[start:])
                 if name in self.ranges:
                     raise ValueError(f"the range {name!r} is declared twice")
-            self.ranges[name] = found
+            self.ranges[name] = new
             return
         if not text[start:].strip():
             raise self._error(f"nothing is declared; write names, as in `{word} x, y`", row, text, start)
@@ -202,7 +202,7 @@ class _Declarations:
             start = self._item(word, row, text, start)
 
     def _item(self, word: str, row: int, text: str, start: int) -> int:
-        """Read one name, and its dimensions; return where the next one begins."""
+        """Read one name, and its dimensions; return the position of the next one."""
         match = _ITEM.match(text, start)
         if match is None or (match[3] == "," and not text[match.end() :].strip()):
             form = "names with their numbers of elements, as in `dims D[3], A[2,3]`"
@@ -230,23 +230,23 @@ class _Declarations:
                 self.dims[name] = checked_shape(name, [axis_size(i, self.ranges) for i in inside.split(",")])
         return match.end()
 
-    def under(self, given: Declared) -> Declared:
-        """Return what holds when `given` goes first."""
+    def with_arguments(self, arguments: Declared) -> Declared:
+        """Return the declarations; those of `given` take precedence."""
 
         def names(word: str, first: tuple[str, ...], against: tuple[str, ...] = ()) -> tuple[str, ...]:
             return (*first, *(n for n in self.names[word] if n not in first and n not in against))
 
         return Declared(
-            step=given.step if given.step != 1 else self.step or 1,
-            dims={**self.dims, **given.dims},
-            local=names("local", given.local),
-            exogenous=names("exogenous", given.exogenous, given.endogenous),
-            endogenous=names("endogenous", given.endogenous, given.exogenous),
-            outputs=given.outputs if given.outputs is not None else tuple(self.names["output"]) or None,
+            step=arguments.step if arguments.step != 1 else self.step or 1,
+            dims={**self.dims, **arguments.dims},
+            local=names("local", arguments.local),
+            exogenous=names("exogenous", arguments.exogenous, arguments.endogenous),
+            endogenous=names("endogenous", arguments.endogenous, arguments.exogenous),
+            outputs=arguments.outputs if arguments.outputs is not None else tuple(self.names["output"]) or None,
         )
 
     def check_names(self, declared: Mapping[str, Any], found: Mapping[str, int], assigned: Collection[str]) -> None:
-        """Refuse declarations of names that do not occur in the statements, or not as declared."""
+        """Refuse declarations of names that the statements do not have, or do not use as declared."""
         for word in _LISTS:
             for name in declared["outputs" if word == "output" else word] or ():
                 if name not in found:
@@ -257,7 +257,7 @@ class _Declarations:
                     raise self.error_of(word, name, message)
 
     def error_of(self, word: str, name: str, message: str) -> ModelTextError:
-        """Return the error that points at a declaration; at none where an argument of `Module` declares."""
+        """Return the error of a declaration, with its place unless it is an argument of `Module`."""
         if name in self.names[word]:
             return self.source.error(message, *self.names[word][name])
         return ModelTextError(f"{self.source.where}: {message}")
@@ -267,13 +267,13 @@ class _Declarations:
 
 
 def _place(row: int, text: str, position: int) -> tuple[int, int]:
-    """Return row and column of a place in the text of a statement that begins in line `row`."""
+    """Return row and column of a position in the text of a statement that begins in line `row`."""
     before = text[:position]
     return row + before.count("\n"), position - (before.rfind("\n") + 1)
 
 
 def checked_shape(name: str, numbers: Sequence[object]) -> Shape:
-    """Return the shape of an array; raise ValueError if it cannot be that."""
+    """Return the shape of an array; raise ValueError if it is invalid."""
     shape = tuple(n for n in numbers if isinstance(n, int) and not isinstance(n, bool) and n >= 1)
     if not shape or len(shape) < len(numbers):
         raise ValueError(
@@ -291,28 +291,28 @@ def _statements(
     code: list[str], row: int, source: Source, shapes: Mapping[str, Shape], numbers: count[int], module: str,
     tables: dict[str, Shape], ranges: Ranges,
 ) -> list[ModuleStatement]:  # fmt: skip
-    """Return one statement, both sides understood and their shapes compared; of ranges on the left, one an element."""
-    left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _meant(code[0])))
+    """Return a statement with the shapes of both sides compared; with ranges on the left, one for each element."""
+    left, start, end = split_equation(code[0], row, source, _FORMS + ("" if "=" in code[0] else _hint(code[0])))
     with source.at(row, start):
         kind, targets = _read_left(left, shapes, ranges)
-    tree, found = right_side(code, row, source, end), []
+    tree, statements = right_side(code, row, source, end), []
     for target, bound in targets:
         right = RightSide(tree, shapes, numbers, module, kind == "initial", tables, ranges, bound)
         if right.shape and differ(right.shape, target.value_shape):
             hint = "" if target.shape else f"; declare dims {element_name(target.name, right.shape)}"
             sides = f"{shape_text(target.value_shape)}, the right-hand side {shape_text(right.shape)}"
             raise tree.error(f"{left} is {sides}{hint}")
-        found.append(ModuleStatement(
+        statements.append(ModuleStatement(
             kind, target, right.value, right.shape, tuple(right.reads), tuple(right.memories), tuple(right.words),
             module, source.line_number(row), start + 1,
         ))  # fmt: skip
-    return found
+    return statements
 
 
 def _nonnegative(
     statements: list[ModuleStatement], read: _Declarations, shapes: Mapping[str, Shape]
 ) -> list[ModuleStatement]:
-    """Return statements with the levels marked that stay at 0 or above."""
+    """Return statements with nonnegative levels marked."""
     for name, inside, place in read.nonnegative:
         levels = [s.target.name for s in statements if s.kind == "level"]
         with read.source.at(*place):
@@ -334,7 +334,7 @@ _UNIT = re.compile(r"(?<=[\w)\]])\s+\[([^\[\]:,]*[^\W\d][^\[\]:,]*|[1$€%\-])\]
 
 
 def _take_unit(code: list[str], row: int, source: Source, shapes: Mapping[str, Shape]) -> str:
-    """Return the unit in brackets behind a statement, and take it out of the code."""
+    """Remove the unit in brackets after a statement from the code, and return it."""
     match = _UNIT.search(code[-1])
     if match is None or (len(code) == 1 and "=" not in code[0][: match.start()]):
         return ""
@@ -354,7 +354,7 @@ _POINTS = re.compile(rf"\s*{_NAME}\s*=\s*\[\s*\(")
 
 
 def _find_points(code: list[str], row: int, source: Source, shapes: dict[str, Shape]) -> None:
-    """Take in the dimensions of a table that the text holds: ``effect = [(0, 1), (2, 0.5)]``."""
+    """Add the dimensions of a table in the text to `shapes`: ``effect = [(0, 1), (2, 0.5)]``."""
     if match := _POINTS.match(code[0]):
         tree = right_side(code, row, source, code[0].index("=") + 1)
         if isinstance(tree.node, ast.List) and all(isinstance(p, ast.Tuple) for p in tree.node.elts):
@@ -362,7 +362,7 @@ def _find_points(code: list[str], row: int, source: Source, shapes: dict[str, Sh
 
 
 def _check_tables(statements: list[ModuleStatement], tables: Mapping[str, Shape], source: Source) -> None:
-    """Refuse names that are called as tables, or are the points of such, and are scalars elsewhere in the module."""
+    """Refuse names that are tables, or points of tables, in one place of the module and scalars in another."""
     for s in statements:
         for name in (r.name for r in (s.target, *s.reads) if r.shape != tables.get(r.name, r.shape)):
             raise source.error(
@@ -371,8 +371,8 @@ def _check_tables(statements: list[ModuleStatement], tables: Mapping[str, Shape]
             )  # fmt: skip
 
 
-def _meant(line: str) -> str:
-    """Return the declaration that a line without '=' may have meant."""
+def _hint(line: str) -> str:
+    """Return a hint at the declaration that a line without '=' may be."""
     words = line.split()
     near = did_you_mean(words[0], DECLARATIONS) if words and words[0].isidentifier() else ""
     return "." * bool(near) + near
@@ -381,7 +381,7 @@ def _meant(line: str) -> str:
 def _read_left(
     left: str, shapes: Mapping[str, Shape], ranges: Ranges
 ) -> tuple[Kind, list[tuple[Reference, dict[str, str]]]]:
-    """Return what a left-hand side gives a value to, and how; raise ValueError with what is wrong."""
+    """Return kind and targets of a left-hand side, with the elements of its ranges; raise ValueError if it is wrong."""
     kind: Kind = "assign"
     if match := _RATE.fullmatch(left):
         if match[3] != "t":
@@ -411,13 +411,13 @@ def _read_left(
 
 
 def _check_definitions(statements: list[ModuleStatement], source: Source) -> None:
-    """Raise unless every element is given once, as a level or assigned, and every initial value has its variable."""
+    """Raise unless every element is defined once, as a level or assigned, and initial values have their variables."""
 
     def error(message: str, s: ModuleStatement) -> ModelTextError:
         return source.error(message, s.line - 1, s.column - 1)
 
     kinds: dict[str, ModuleStatement] = {}
-    given: dict[tuple[str, bool], dict[int, ModuleStatement]] = {}
+    defined: dict[tuple[str, bool], dict[int, ModuleStatement]] = {}
     for s in statements:
         name, initial = s.target.name, s.kind == "initial"
         first = s if initial else kinds.setdefault(name, s)
@@ -425,7 +425,7 @@ def _check_definitions(statements: list[ModuleStatement], source: Source) -> Non
             level, assigned = (first, s) if first.kind == "level" else (s, first)
             lines = f"a level (line {level.line}) and assigned (line {assigned.line})"
             raise error(f"{name!r} is {lines}; it can be one of the two", s)
-        elements = given.setdefault((name, initial), {})
+        elements = defined.setdefault((name, initial), {})
         for position in s.target.positions:
             if position in elements:
                 what = f"{s.target.element}(0)" if initial else s.target.element

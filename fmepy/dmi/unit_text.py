@@ -1,6 +1,6 @@
 """Units as dimensions: a product of powers of names, ``people/month``, ``$/(unit*month)``, ``m^2``, ``1``.
 
-Names are as they are written, but for case and plural; a month is no year, for they cannot be added without a factor.
+Names are compared without case and plural; month and year differ, as they cannot be added without a factor.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Unit = frozenset[tuple[str, Fraction]]
 """Names and their powers; empty: a plain number."""
 NO_UNIT: Unit = frozenset()
 _NONE = {"1", "dmnl", "dimensionless", "-", "fraction", "percent", "%", "no unit"}
-_SAME = {"people": "person", "$": "dollar", "€": "euro", "yr": "year", "hr": "hour"}
+_SYNONYMS = {"people": "person", "$": "dollar", "€": "euro", "yr": "year", "hr": "hour"}
 _PLAIN = re.compile(r"[\w\s$€%*/^·().-]+")
 _WORD = re.compile(r"[^\W\d][\w ]*|[$€%]")
 _SIDE_BY_SIDE = re.compile(r"(?<=[\w)])\s+(?=[\w(])|(?<=[\d)])(?=\()|(?<=\))(?=\d)")
 
 
 def read_unit(text: str) -> Unit | None:
-    """Return what a unit stands for; None of a text that is none.
+    """Return the unit of a text; None if the text is not a unit.
 
     Examples
     --------
@@ -52,9 +52,9 @@ def read_unit(text: str) -> Unit | None:
 
 
 def _unit_of(e: Node, names: Mapping[str, str]) -> Unit:
-    """Return the unit of an expression of numbered names; ValueError where it is no product of powers."""
+    """Return the unit of an expression of numbered names; ValueError if it is not a product of powers."""
     if isinstance(e, Symbol):
-        return NO_UNIT if names[e.name] in _NONE else frozenset({(_name(names[e.name]), Fraction(1))})
+        return NO_UNIT if names[e.name] in _NONE else frozenset({(_singular(names[e.name]), Fraction(1))})
     if isinstance(e, Number) and e.value > 0:
         return NO_UNIT
     if e.word == "*":
@@ -64,12 +64,12 @@ def _unit_of(e: Node, names: Mapping[str, str]) -> Unit:
     raise ValueError
 
 
-def _name(text: str) -> str:
+def _singular(text: str) -> str:
     """Return a name in the singular."""
     text = " ".join(text.split())
     if len(text) > 2 and text.endswith("s") and not text.endswith(("ss", "us")):
         text = text[:-3] + "y" if text.endswith("ies") else text[:-1]
-    return _SAME.get(text, text)
+    return _SYNONYMS.get(text, text)
 
 
 def times(*units: Unit) -> Unit:
@@ -92,8 +92,8 @@ def unit_text(unit: Unit | None) -> str:
         return ""
 
     def side(sign: int) -> list[str]:
-        found = sorted((name, sign * n) for name, n in unit if sign * n > 0)
-        return [name if n == 1 else f"{name}^{n}" if n.denominator == 1 else f"{name}^({n})" for name, n in found]
+        powers = sorted((name, sign * n) for name, n in unit if sign * n > 0)
+        return [name if n == 1 else f"{name}^{n}" if n.denominator == 1 else f"{name}^({n})" for name, n in powers]
 
     above, below = "*".join(side(1)), side(-1)
     if not below:

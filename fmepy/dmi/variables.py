@@ -1,9 +1,8 @@
-"""Modules -> system: which variables there are, who gives them a value and who reads them, element by element.
+"""Modules -> system: its variables, and the modules that assign and read them, element by element.
 
-Every name that a module assigns is endogenous there, every name that it only reads is exogenous there, and a name that
-one module assigns and another reads links the two. That is found from the sources alone; what a data base holds does
-not matter here (`diagnostics`). ``local`` names become ``module.name``, so that no two variables of a system share a
-name.
+A name that a module assigns is endogenous there, a name that it only reads is exogenous there, and a name that one
+module assigns and another reads links the two. This follows from the texts alone; `diagnostics` compares them with the
+data base. ``local`` names become ``module.name``, so that no two variables of a system share a name.
 """
 
 from __future__ import annotations
@@ -38,29 +37,29 @@ AnyStatement = ModuleStatement | FunctionStatement
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What one module does with one variable, by element, row by row."""
+    """The use of one variable in one module, by element, row by row."""
 
     shape: Shape
     level: bool
     assigned: tuple[bool, ...]
     initial: tuple[bool, ...]
-    """Whether ``x(0) = `` stands in the module."""
+    """Whether the module has ``x(0) = ``."""
     outside: tuple[bool, ...]
-    """Whether it is assigned, and its initial value comes from outside."""
+    """Whether it is assigned, and its initial value comes from the data base."""
     read: tuple[bool, ...]
     line: int
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """What the elements are in the module."""
+        """The roles of the elements in the module."""
         return tuple(
-            "both" if out else "endogenous" if mine else "exogenous" if read else "-"
-            for mine, out, read in zip(self.assigned, self.outside, self.read, strict=True)
+            "both" if out else "endogenous" if is_set else "exogenous" if read else "-"
+            for is_set, out, read in zip(self.assigned, self.outside, self.read, strict=True)
         )
 
     @property
     def cell(self) -> Cell:
-        """What the variable is in the module: both, where its elements are of both kinds."""
+        """The role of the variable in the module: "both" if its elements have both."""
         cells = set(self.cells) - {"-"}
         return "both" if len(cells) > 1 else cells.pop() if cells else "-"
 
@@ -72,20 +71,20 @@ class Variable:
     Attributes
     ----------
     name : str
-        Its name; of a local one with its module, ``sales.x``.
+        Its name; for a local one with its module, ``sales.x``.
     shape : tuple of int
         () for a scalar.
     elements : tuple of str
-        What its elements are called.
+        The names of its elements.
     uses : mapping of str to Use
-        What it is in each module that names it.
+        Its use in each module that names it.
     assigned_in, read_in : tuple of str
-        The modules that give it a value, and those that read it.
+        The modules that assign it, and those that read it.
     level : bool
         Whether it moves by a rate.
     assigned, initial, outside : tuple of bool
-        By element, row by row: whether some module gives it a value; whether ``x(0) = `` stands somewhere; whether it
-        is assigned, and its initial value is to come from the data base ("both" in the map).
+        By element, row by row: whether some module assigns it; whether some module has ``x(0) = ``; whether it is
+        assigned, and its initial value comes from the data base ("both" in the map).
     """
 
     name: str
@@ -100,37 +99,37 @@ class Variable:
     outside: tuple[bool, ...] = field(repr=False)
 
     def element(self, index: Any) -> str:
-        """Return what an element is called."""
+        """Return the name of an element."""
         return self.elements[flat_position(index, self.shape)]
 
     @property
     def endogenous(self) -> bool:
-        """Whether some module gives a value to it or to an element."""
+        """Whether some module assigns it or an element."""
         return any(self.assigned)
 
     @property
     def exogenous(self) -> bool:
-        """Whether it or some of its elements come from outside, initial values aside."""
+        """Whether no module assigns it, or some of its elements."""
         return not all(self.assigned)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModuleSystem:
-    """Modules put together: their variables, and the statements that hold.
+    """Modules combined: their variables, and their valid statements.
 
     Attributes
     ----------
     modules : tuple of Module or PythonModule
-        As they were given.
+        In the order of the user.
     variables : dict of str to Variable
         In the order of first appearance.
     statements : tuple of ModuleStatement or FunctionStatement
-        Of all modules, in their order, local names as ``module.name``. Where two modules give a value to the same
-        elements, those of the later module hold.
+        Of all modules, in their order, local names as ``module.name``. If two modules assign the same elements, the
+        statements of the later module are valid.
     conflicts : tuple of (str, tuple of str)
-        Variables to which several modules give a value, and these modules, of which the last one's statements hold.
+        Variables that several modules assign, and these modules; the statements of the last one are valid.
     outputs : tuple of str
-        What the modules declare as output; empty if none does.
+        The declared outputs of modules; empty if there are none.
     """
 
     modules: tuple[AnyModule, ...]
@@ -144,19 +143,19 @@ class ModuleSystem:
         return next(m for m in self.modules if m.name == name)
 
     def call_of(self, *words: str) -> tuple[str, AnyStatement] | None:
-        """Return the first call of one of some functions of modules: its name, and the statement it stands in."""
+        """Return the first call of one of some functions of modules: its name, and its statement."""
         return next(((word, s) for s in self.statements for word in s.words if word in words), None)
 
     def check_one_step(self, what: str, advice: str = "") -> None:
-        """Refuse modules of different steps where `what` needs those of one."""
+        """Refuse modules of different steps, which `what` cannot have."""
         steps = sorted({m.step for m in self.modules})
         if len(steps) > 1:
             raise ModelError(f"{what} needs modules of one step; these have steps of {listed(steps)}.{advice}")
 
     @property
     def links(self) -> dict[tuple[str, str], list[str]]:
-        """The variables that one module gives a value to and another reads, by the two modules."""
-        dropped, links = overruled(self.conflicts), dict[tuple[str, str], list[str]]()
+        """The variables that one module assigns and another reads, by the two modules."""
+        dropped, links = overruled_statements(self.conflicts), dict[tuple[str, str], list[str]]()
         for v in self.variables.values():
             for a in v.assigned_in:
                 for b in v.read_in:
@@ -166,14 +165,14 @@ class ModuleSystem:
 
     @property
     def variable_map(self) -> pd.DataFrame:
-        """The global variable map: one row a variable, its dimensions, and what it is in each module."""
+        """The global variable map: a row a variable, with its dimensions and its role in each module."""
         frame = self._map("variable", lambda v: (v.name,), lambda use: (use.cell,))
         frame.insert(0, "dims", [dims_text(v.shape) for v in self.variables.values()])
         return frame
 
     @property
     def element_map(self) -> pd.DataFrame:
-        """The variable map by element: one row an element, its variable, and what it is in each module."""
+        """The variable map by element: a row an element, with its variable and its role in each module."""
         frame = self._map("element", lambda v: v.elements, lambda use: use.cells)
         frame.insert(0, "variable", [v.name for v in self.variables.values() for _ in v.elements])
         return frame
@@ -181,7 +180,7 @@ class ModuleSystem:
     def _map(
         self, what: str, names: Callable[[Variable], Sequence[str]], cells: Callable[[Use], Sequence[Cell]]
     ) -> pd.DataFrame:
-        """Return a map, a column a module; most cells of a large one are empty."""
+        """Return a map with a column for each module."""
         index = pd.Index([name for v in self.variables.values() for name in names(v)], name=what)
         column, at = {m.name: j for j, m in enumerate(self.modules)}, 0
         table = np.full((len(index), len(column)), "-", dtype=object)
@@ -193,12 +192,12 @@ class ModuleSystem:
 
 
 def dims_text(shape: Shape) -> str:
-    """Return dimensions as they are declared: nothing, ``[3]`` or ``[2,3]``."""
+    """Return dimensions in the form of declarations: nothing, ``[3]`` or ``[2,3]``."""
     return element_name("", shape)
 
 
 def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) -> ModuleSystem:
-    """Return the system that modules make together.
+    """Return the system of modules.
 
     Parameters
     ----------
@@ -210,82 +209,82 @@ def system_of(modules: Iterable[AnyModule], before: ModuleSystem | None = None) 
     Raises
     ------
     ModelError
-        No modules, or something else than modules; two of one name; dimensions that differ between modules; a
-        variable that is a level in one module and assigned in another; an output that nobody computes.
+        There are no modules, or other objects among them; two have the same name; dimensions differ between modules; a
+        variable is a level in one module and assigned in another; no module computes an output.
     """
-    given = checked_modules(modules)
+    checked = checked_modules(modules)
     uses: dict[str, dict[str, Use]] = {}
-    for m in given:
+    for m in checked:
         for name, use in _uses(m).items():
             uses.setdefault(name, {})[m.name] = use
     if before is not None:
         uses = {n: uses[n] for n in (*(n for n in before.variables if n in uses), *uses)}
-    conflicts = tuple((n, found) for n, by_module in uses.items() if (found := _meeting(n, by_module, given)))
-    dropped = overruled(conflicts)
-    statements = tuple(s for m in given for s in _statements(m) if (s.targets[0].name, m.name) not in dropped)
+    conflicts = tuple((n, rivals) for n, by_module in uses.items() if (rivals := _rivals(n, by_module, checked)))
+    dropped = overruled_statements(conflicts)
+    statements = tuple(s for m in checked for s in _statements(m) if (s.targets[0].name, m.name) not in dropped)
     known = {} if before is None else before.variables
     variables = {n: _variable(n, by_module, dropped, known.get(n)) for n, by_module in uses.items()}
-    return ModuleSystem(given, variables, statements, conflicts, _outputs(given, variables))
+    return ModuleSystem(checked, variables, statements, conflicts, _outputs(checked, variables))
 
 
-def overruled(conflicts: Iterable[tuple[str, tuple[str, ...]]]) -> set[tuple[str, str]]:
-    """Return the variables and modules of conflicts whose statements do not hold."""
-    return {(name, m) for name, meeting in conflicts for m in meeting[:-1]}
+def overruled_statements(conflicts: Iterable[tuple[str, tuple[str, ...]]]) -> set[tuple[str, str]]:
+    """Return the variables and modules of conflicts whose statements are not valid."""
+    return {(name, m) for name, modules in conflicts for m in modules[:-1]}
 
 
 def checked_modules(modules: Iterable[AnyModule]) -> tuple[AnyModule, ...]:
-    """Return modules after checking that they are such, one at least, and have different names."""
-    given: tuple[Any, ...] = (
+    """Return modules after validating them: at least one, with different names."""
+    checked: tuple[Any, ...] = (
         (modules,)
         if isinstance(modules, (Module, PythonModule))
         else tuple(as_list(modules, "modules", ModelError, "modules"))
     )
-    for m in given:
+    for m in checked:
         if not isinstance(m, (Module, PythonModule)):
             hint = " (dmi.read_modules(folder) reads files, @dmi.module makes one of a function)"
             raise ModelError(f"`modules` holds {m!r:.60}, which is not a dmi.Module{hint}.")
-    if not given:
+    if not checked:
         raise ModelError("`modules` is empty; a system has one module at least.")
-    check_different(given)
-    return given
+    check_different(checked)
+    return checked
 
 
 def with_tables(modules: Sequence[AnyModule], data: Any) -> list[AnyModule]:
-    """Return modules whose tables without dims have those of the data base, or of the module that computes them."""
+    """Return modules with dims for all tables: those of the data base, or of the module that computes the table."""
     known = {n: shape for m in modules for n, shape in m.dims.items() if n not in (*m.local, *getattr(m, "open", ()))}
 
     def dims(m: Module) -> dict[str, Shape]:
         names = {n: f"{m.name}.{n}" if n in m.local else n for n in m.open}
-        found = {n: data[called].shape for n, called in names.items() if called in data}
-        return {n: known.get(n) or found.get(n) or (1,) for n in names if n in known or n in found}
+        shapes = {n: data[called].shape for n, called in names.items() if called in data}
+        return {n: known.get(n) or shapes.get(n) or (1,) for n in names if n in known or n in shapes}
 
     return [m.with_dims(dims(m)) if isinstance(m, Module) else m for m in modules]
 
 
-def chosen_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the variables that a model keeps, and its columns: what is asked for, declared, or all that is computed.
+def output_columns(system: ModuleSystem, outputs: Sequence[str] | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the output variables of a model, and its columns: those requested, declared, or all that are computed.
 
     Raises
     ------
     ModelError
-        There is no such variable; nothing is asked for; something is asked for twice.
+        A variable is unknown; no output is requested; one is requested twice.
     """
     variables = system.variables
     if outputs is None:
-        kept = system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
-        wanted = [e for n in kept for e in variables[n].elements]
+        names = system.outputs or tuple(n for n, v in variables.items() if v.endogenous)
+        wanted = [e for n in names for e in variables[n].elements]
     else:
-        given = as_list(outputs, "outputs", ModelError)
+        requested = as_list(outputs, "outputs", ModelError)
         owner = {e: n for n, v in variables.items() for e in v.elements} | {n: n for n in variables}
-        for name in given:
+        for name in requested:
             check_known(name, list(owner), f"`outputs`: no module has a variable {name!r}.", ModelError)
-        kept = tuple(dict.fromkeys(owner[name] for name in given))
-        wanted = [e for name in given for e in (variables[name].elements if name in variables else [name])]
+        names = tuple(dict.fromkeys(owner[name] for name in requested))
+        wanted = [e for name in requested for e in (variables[name].elements if name in variables else [name])]
     if not wanted:
         raise ModelError("`outputs` is empty, and so would be the table; no module gives a value to a variable.")
     if twice := repeated(wanted):
         raise ModelError(f"`outputs` names {listed(twice)} more than once.")
-    return kept, tuple(wanted)
+    return names, tuple(wanted)
 
 
 # --- one module
@@ -297,7 +296,7 @@ def _local_names(module: AnyModule) -> dict[str, str]:
 
 @lru_cache(maxsize=2048)
 def _statements(module: AnyModule) -> tuple[AnyStatement, ...]:
-    """Return the statements of a module with its local names as they are called in a system."""
+    """Return the statements of a module with its local names as in a system."""
     names = _local_names(module)
     if isinstance(module, PythonModule) or not names:
         return module.statements
@@ -306,7 +305,7 @@ def _statements(module: AnyModule) -> tuple[AnyStatement, ...]:
 
 @lru_cache(maxsize=2048)
 def _uses(module: AnyModule) -> dict[str, Use]:
-    """Return what a module does with each of its variables; of local ones the names in a system."""
+    """Return the use of each variable in a module; local ones have their names in a system."""
     shapes = module.dims
     assigned, initial, read = ({n: [False] * prod(shapes.get(n, ())) for n in module.names} for _ in range(3))
     levels = set[str]()
@@ -316,22 +315,22 @@ def _uses(module: AnyModule) -> dict[str, Use]:
             for r in references:
                 for position in r.positions:
                     of[r.name][position] = True
-    local, found = _local_names(module), {}
+    local, uses = _local_names(module), {}
     for name, line in module.names.items():
         outside = [
-            mine and name not in module.endogenous and (name in module.exogenous or (name in levels and not start))
-            for mine, start in zip(assigned[name], initial[name], strict=True)
+            is_set and name not in module.endogenous and (name in module.exogenous or (name in levels and not start))
+            for is_set, start in zip(assigned[name], initial[name], strict=True)
         ]
         marks_of = tuple(assigned[name]), tuple(initial[name]), tuple(outside), tuple(read[name])
-        found[local.get(name, name)] = Use(shapes.get(name, ()), name in levels, *marks_of, line)
-    return found
+        uses[local.get(name, name)] = Use(shapes.get(name, ()), name in levels, *marks_of, line)
+    return uses
 
 
 # --- one variable
 
 
 def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> None:
-    """Refuse a variable whose dimensions differ between modules."""
+    """Refuse a variable with different dimensions in different modules."""
     first, *others = uses
     for other in others:
         a, b = uses[first].shape, uses[other].shape
@@ -347,54 +346,54 @@ def _check_shapes(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModul
             )
 
 
-def _meeting(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> tuple[str, ...]:
-    """Return the modules that give a value to the same elements, in their order; of these the last one's holds."""
+def _rivals(name: str, uses: Mapping[str, Use], modules: Sequence[AnyModule]) -> tuple[str, ...]:
+    """Return the modules that assign the same elements, in their order; the last one is valid."""
     _check_shapes(name, uses, modules)
     owners = [m for m, use in uses.items() if any(use.assigned)]
     if len(owners) < 2:
         return ()
     pairs = [p for p in combinations(owners, 2) if any(map(all, zip(*(uses[m].assigned for m in p), strict=True)))]
-    found = tuple(m for m in owners if any(m in pair for pair in pairs))
+    rivals = tuple(m for m in owners if any(m in pair for pair in pairs))
     for m in modules:
-        if isinstance(m, PythonModule) and m.name in found[:-1]:
+        if isinstance(m, PythonModule) and m.name in rivals[:-1]:
             raise ModelError(
-                f"{name!r} is assigned by the Python module {m.name!r} and by {found[-1]!r}; a variable has one "
-                f"module. Take it out of `assigns` of {m.name!r}, or out of {found[-1]!r}."
+                f"{name!r} is assigned by the Python module {m.name!r} and by {rivals[-1]!r}; a variable has one "
+                f"module. Take it out of `assigns` of {m.name!r}, or out of {rivals[-1]!r}."
             )
-    rest = [m for m in owners if m not in found[:-1]]
+    rest = [m for m in owners if m not in rivals[:-1]]
     levels = {uses[m].level for m in rest}
     if len(levels) > 1:
         places = " and ".join(
             f"{'a level' if uses[m].level else 'assigned'} in {_place(m, uses[m], modules)}" for m in rest
         )
         raise ModelError(f"{name!r} is {places}; all its elements are levels, or none is.")
-    return found
+    return rivals
 
 
 def _place(module: str, use: Use, modules: Sequence[AnyModule]) -> str:
-    """Return where a module names a variable, for a message."""
+    """Return the place where a module names a variable, for a message."""
     file = next(m.file for m in modules if m.name == module)
     return f"module {module!r} ({file + ', ' if file else ''}line {use.line})"
 
 
 def _variable(name: str, uses: Mapping[str, Use], dropped: set[tuple[str, str]], before: Variable | None) -> Variable:
-    """Return a variable from what the modules, in their order, do with it; what is overruled does not count."""
+    """Return a variable from its uses in modules; overruled assignments do not count."""
     if before is not None and list(before.uses.items()) == list(uses.items()):
         return before
-    holding = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
+    valid = [use for m, use in uses.items() if any(use.assigned) and (name, m) not in dropped]
     shape = max((use.shape for use in uses.values()), key=lambda s: sum(isinstance(n, Size) for n in s))
     of_elements = (
         tuple(map(any, zip((False,) * prod(shape), *marks, strict=True)))
-        for marks in ([u.assigned for u in holding], [u.initial for u in holding], [u.outside for u in holding])
+        for marks in ([u.assigned for u in valid], [u.initial for u in valid], [u.outside for u in valid])
     )
     assigned_in = tuple(m for m, use in uses.items() if any(use.assigned))
     read_in = tuple(m for m, use in uses.items() if any(use.read))
-    level = any(use.level for use in holding)
+    level = any(use.level for use in valid)
     return Variable(name, shape, element_names(name, shape), uses, assigned_in, read_in, level, *of_elements)
 
 
 def _outputs(modules: Sequence[AnyModule], variables: Mapping[str, Variable]) -> tuple[str, ...]:
-    """Return what modules declare as output; each is computed by one of them."""
+    """Return the declared outputs of modules; refuse one that no module computes."""
     names = dict.fromkeys(_local_names(m).get(n, n) for m in modules for n in m.outputs or ())
     for name in names:
         if not variables[name].endogenous:

@@ -1,4 +1,4 @@
-"""A modular model -> a folder that reads back to the same numbers: modules, data base, a file for ``fmepy run``."""
+"""A modular model -> a folder from which it can be read again: modules, data base, a file for ``fmepy run``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fmepy.dmi.model import ModularModel
 
 FILE, DATA = "model.toml", "data"
-_SAID = ("method", "tol", "max_iterations", "order", "unsettled")
+_SETTINGS = ("method", "tol", "max_iterations", "order", "unsettled")
 
 
 def write_model(model: ModularModel, folder: Any) -> Path:
@@ -48,22 +48,22 @@ def write_model(model: ModularModel, folder: Any) -> Path:
 
 
 def _file_names(things: Iterable[Any], suffix: str) -> list[str]:
-    """Return names of files, in order, each another and no way out of the folder."""
-    found: list[str] = []
+    """Return different names of files in the folder, one for each thing."""
+    names: list[str] = []
     for thing in things:
         stem = re.sub(r"[^\w. -]", "_", thing.name).strip(". ") or "_"
-        taken = {f.lower() for f in found}
-        while f"{stem}{suffix}".lower() in taken:
+        lower_names = {f.lower() for f in names}
+        while f"{stem}{suffix}".lower() in lower_names:
             stem += "_"
-        found.append(f"{stem}{suffix}")
-    return found
+        names.append(f"{stem}{suffix}")
+    return names
 
 
 # --- modules
 
 
 def _module_text(m: Any) -> str:
-    """Return the text of a module, with declarations of what its arguments declare."""
+    """Return the text of a module, with declarations in place of its arguments."""
     if not isinstance(m, Module):
         raise ModelError(f"The module {m.name!r} is a Python function, which cannot be written as text.")
     declared, text = declared_in(m.text, m.name), inspect.cleandoc(m.text).strip("\n")
@@ -91,7 +91,7 @@ def _module_text(m: Any) -> str:
 
 
 def _data_files(model: ModularModel) -> Iterator[tuple[str, str]]:
-    """Return the files of the data base: constants, what is said of series, and these."""
+    """Yield the files of the data base: constants, notes on series, and the series."""
     series = [x for x in model.data if x.is_series]
     rows = [
         {"name": name, "value": model.parms.get(name, value), **_notes(x)}
@@ -110,22 +110,22 @@ def _data_files(model: ModularModel) -> Iterator[tuple[str, str]]:
 
 
 def _elements(model: ModularModel, item: Item) -> list[tuple[str, Any]]:
-    """Return the elements of an item by the names that the system has for them."""
-    found = model.inputs.data.get(item.name, item)
+    """Return the elements of an item by their names in the system."""
+    in_system = model.inputs.data.get(item.name, item)
     variable = model.system.variables.get(item.name)
     called = variable.element if variable is not None else lambda i: element_name(item.name, i)
-    return [(called(i), value) for i, value in found.elements.items()]
+    return [(called(i), value) for i, value in in_system.elements.items()]
 
 
 def _notes(item: Item) -> dict[str, Any]:
-    """Return what is said of an item, where it is not what would be meant without it."""
+    """Return the notes on an item, "" where they are the default."""
     usual = Item("", {})
     return {w: v if (v := getattr(item, w)) != getattr(usual, w) else "" for w in NOTES}
 
 
 def _csv(frame: pd.DataFrame) -> str:
-    said = frame.drop(columns=[c for c in frame if c in NOTES and (frame[c] == "").all()])
-    return said.to_csv(index=False, lineterminator="\n")
+    settings = frame.drop(columns=[c for c in frame if c in NOTES and (frame[c] == "").all()])
+    return settings.to_csv(index=False, lineterminator="\n")
 
 
 # --- the file for `fmepy run`
@@ -133,7 +133,7 @@ def _csv(frame: pd.DataFrame) -> str:
 
 def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
     """Return the description of the run."""
-    times, given, usual = model.times, model.arguments, inspect.signature(type(model)).parameters
+    times, arguments, usual = model.times, model.arguments, inspect.signature(type(model)).parameters
     step = float(times[1] - times[0]) if len(times) > 1 else 0.0
     even = len(times) > 1 and np.array_equal(times[0] + step * np.arange(len(times)), times)
     lines = [
@@ -143,9 +143,9 @@ def _settings(model: ModularModel, modules: list[str], has_data: bool) -> str:
         else f"times = {times.tolist()!r}",
         f"dt = {float(model.dt)!r}",
     ]  # fmt: skip
-    if given["outputs"] is not None:
+    if arguments["outputs"] is not None:
         lines.append(f"outputs = {json.dumps(list(model.var_names), ensure_ascii=False)}")
-    said = {**{w: getattr(model.rules, w) for w in _SAID}, "seed": model.seed}
-    lines += [f"{w} = {json.dumps(v)}" for w, v in said.items() if v != usual[w].default]
-    lines += ["strict = true"] * bool(given["strict"])
+    settings = {**{w: getattr(model.rules, w) for w in _SETTINGS}, "seed": model.seed}
+    lines += [f"{w} = {json.dumps(v)}" for w, v in settings.items() if v != usual[w].default]
+    lines += ["strict = true"] * bool(arguments["strict"])
     return "\n".join([*lines, ""])

@@ -1,4 +1,4 @@
-"""A problem or a model from elsewhere -> a folder with a calibration file that a person can read and go on with."""
+"""A problem or model of another program -> a folder with a calibration file to read and continue from."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ PROBLEMS, MODELS = (".yaml", ".yml"), (".xml", ".sbml")
 
 
 def write_case(path: Any, folder: Any) -> Path:
-    """Write a calibration of a problem or a model from elsewhere into a new folder; return the calibration file.
+    """Write a calibration of a problem or model of another program into a new folder; return the calibration file.
 
     Parameters
     ----------
     path : str or Path
         A PEtab problem (.yaml), an SBML model (.xml), or a model of Vensim or Stella (.mdl, .xmile, .stmx).
     folder : str or Path
-        It must not be there, or be empty.
+        It must be empty or not exist.
 
     Returns
     -------
@@ -40,21 +40,13 @@ def write_case(path: Any, folder: Any) -> Path:
         raise ArgumentError(f"{path}: {listed((*PROBLEMS, *MODELS, *SUFFIXES))} are read, by the ending of the name.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ArgumentError(f"{str(folder)!r} is there already; nothing is written over. Choose another name.")
-    problem = read_petab(path) if suffix in PROBLEMS else None
-    system = read_vensim(path) if suffix in SUFFIXES else None
-    is_new = not folder.exists()
+    read: Any = read_petab if suffix in PROBLEMS else read_vensim if suffix in SUFFIXES else read_sbml
+    source, is_new = read(path), not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if problem is not None:
-            files = _files_of_problem(problem, path)
-            problem.write(folder / "petab")
-        elif system is not None:
-            files = _files_of_system(system, system.write(folder).read_text(encoding="utf-8"), path)
-        else:
-            files = _files_of_model(read_sbml(path), path)
-        for name, text in files.items():
+        for name, text in _files_of(source, path, folder).items():
             (folder / name).write_text(text, encoding="utf-8")
-    except BaseException:  # a half-written case is none
+    except BaseException:  # no half-written case is left
         if is_new:
             shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -63,7 +55,7 @@ def write_case(path: Any, folder: Any) -> Path:
 
 @contextmanager
 def as_case(path: Path) -> Iterator[Path]:
-    """Yield the calibration file of a PEtab problem, which is there for that long; any other file is yielded itself."""
+    """Yield a temporary calibration file for a PEtab problem; yield any other file itself."""
     if path.suffix.lower() not in PROBLEMS:
         yield path
         return
@@ -71,20 +63,20 @@ def as_case(path: Path) -> Iterator[Path]:
         yield write_case(path, Path(folder) / "case")
 
 
-# --- what the files hold: templates
+# --- templates of the files
 
 
 def _filled(template: str, **facts: Any) -> str:
     """Return the text of a file."""
     from jinja2 import Environment, PackageLoader
 
-    made = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
-    made.filters |= {"toml": _toml, "key": _key}
-    return made.get_template(template).render(**facts)
+    environment = Environment(loader=PackageLoader(__package__), trim_blocks=True, keep_trailing_newline=True)
+    environment.filters |= {"toml": _toml, "key": _key}
+    return environment.get_template(template).render(**facts)
 
 
 def _toml(value: Any) -> str:
-    """Return a value as TOML holds it."""
+    """Return a value in TOML."""
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{k} = {_toml(v)}' for k, v in value.items())} }}"
     return json.dumps(value if isinstance(value, int | float) else str(value), ensure_ascii=False)
@@ -94,19 +86,28 @@ def _key(name: str) -> str:
     return name if name.replace("_", "").isalnum() and name.isascii() else _toml(name)
 
 
-def _files_of_problem(problem: PetabProblem, path: Path) -> dict[str, str]:
-    parameters = {name: _said_of(problem, name) for name in problem.parameters.index}
-    inputs = [f"petab/{f}" for f in problem.files]
+def _files_of(source: PetabProblem | VensimModel | SbmlModel, path: Path, folder: Path) -> dict[str, str]:
+    """Return the texts of the files of a case by name, after the problem or model has written its own files."""
+    if isinstance(source, SbmlModel):
+        text = _filled("model.toml", path=path, model=source)
+        return {"case.toml": text, "model.txt": _filled("model.txt", model=source)}
+    if isinstance(source, VensimModel):
+        written = source.write(folder).read_text(encoding="utf-8").removesuffix("\n")
+        text = _filled("system.toml", path=path, system=source, model=written)
+        return {"case.toml": text, "documentation.csv": source.documentation.to_csv()}
+    source.write(folder / "petab")
+    parameters = {name: _parameter_entry(source, name) for name in source.parameters.index}
+    inputs = [f"petab/{f}" for f in source.files]
     return {
         "case.toml": _filled("problem.toml", path=path, inputs=inputs, parameters=parameters),
         "problem.py": _filled("problem.txt", path=path),
-        "model.txt": _filled("model.txt", model=problem.model),
-        "measurements.csv": problem.measurements.to_csv(index=False),
+        "model.txt": _filled("model.txt", model=source.model),
+        "measurements.csv": source.measurements.to_csv(index=False),
     }
 
 
-def _said_of(problem: PetabProblem, name: str) -> Any:
-    """Return what a calibration file says of a parameter: its value, or a table."""
+def _parameter_entry(problem: PetabProblem, name: str) -> Any:
+    """Return the entry of a parameter in a calibration file: its value, or a table."""
     p = problem.parameters.loc[name]
     if not p["estimated"]:
         return float(problem.cost.parms[name])
@@ -115,12 +116,3 @@ def _said_of(problem: PetabProblem, name: str) -> Any:
     words |= {"scale": "log"} if p["scale"] != "lin" else {}
     prior = problem.prior.get(name) if p["prior"] else None
     return words | ({"prior": {"dist": prior.family, **prior.arguments}} if prior else {})
-
-
-def _files_of_system(system: VensimModel, said: str, path: Path) -> dict[str, str]:
-    text = _filled("system.toml", path=path, system=system, said=said.removesuffix("\n"))
-    return {"case.toml": text, "documentation.csv": system.documentation.to_csv()}
-
-
-def _files_of_model(model: SbmlModel, path: Path) -> dict[str, str]:
-    return {"case.toml": _filled("model.toml", path=path, model=model), "model.txt": _filled("model.txt", model=model)}

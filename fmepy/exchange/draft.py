@@ -1,4 +1,4 @@
-"""The draft of a model that is read from elsewhere: quantities and what gives them their values, by our names."""
+"""The draft of a model from a file: its quantities, and the expressions that give them their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fmepy.parameters.names import normal_name
 
 
 def free_name(name: str, taken: Iterable[str]) -> str:
-    """Return a name that the language can read and that is not taken, as near as can be.
+    """Return the nearest name that the language can read and that is not among those taken.
 
     Examples
     --------
@@ -34,34 +34,34 @@ def free_name(name: str, taken: Iterable[str]) -> str:
 
 @dataclass
 class ForeignModel:
-    """What a model consists of.
+    """The parts of a model.
 
     Attributes
     ----------
     parms : dict of str to float
-        Constants; NaN: nobody gave a value.
+        Constants; NaN if the file has no value.
     rates : dict of str to Node
-        Of the states.
+        Derivatives of states.
     assigned : dict of str to Node
-        What holds at every time.
+        Assignment rules, which hold at all times.
     algebraic : list of Node
-        What is zero at every time.
+        Expressions that are zero at all times.
     initial : dict of str to Node
-        Of states, and of algebraic ones the guess; it may hold names of anything, which then means its initial value.
-    computed : dict of str to Node
+        Initial values of states, guesses of algebraic ones; names in them stand for initial values.
+    derived : dict of str to Node
         Constants that are expressions of initial values.
     events : list of dict
         Rows of `OdeModel`'s ``events``, with expressions.
-    of_file : list
+    file_events : list
         Events as the file has them.
-    begun : dict of str to Node
-        Initial values after what happens at the start.
+    event_starts : dict of str to Node
+        Initial values after the events at the start.
     renamed : dict of str to str
-        By id in the file our name, of all.
-    carried : dict of str to (str, Node)
+        By id in the file the name here, for all ids.
+    amounts : dict of str to (str, Node)
         By id of a concentration in a compartment that changes: the state of its amount, and the size.
     species : set of str
-        Names of species, constants among them.
+        Names of species, including constant ones.
     start : float
         The time at which initial values hold.
     """
@@ -71,42 +71,42 @@ class ForeignModel:
     assigned: dict[str, Node] = field(default_factory=dict)
     algebraic: list[Node] = field(default_factory=list)
     initial: dict[str, Node] = field(default_factory=dict)
-    computed: dict[str, Node] = field(default_factory=dict)
+    derived: dict[str, Node] = field(default_factory=dict)
     events: list[dict[str, Any]] = field(default_factory=list)
-    of_file: list[Any] = field(default_factory=list)
-    begun: dict[str, Node] = field(default_factory=dict)
+    file_events: list[Any] = field(default_factory=list)
+    event_starts: dict[str, Node] = field(default_factory=dict)
     renamed: dict[str, str] = field(default_factory=dict)
     units: dict[str, str] = field(default_factory=dict)
-    carried: dict[str, tuple[str, Node]] = field(default_factory=dict)
+    amounts: dict[str, tuple[str, Node]] = field(default_factory=dict)
     species: set[str] = field(default_factory=set)
     start: float = 0.0
     ignored: tuple[str, ...] = ()
     where: str = ""
 
     def name_for(self, id: str, of: str = "") -> str:
-        """Return a new name for an id; `of` is what the id is local to."""
+        """Return a new name for an id, which may be local to a reaction or event `of`."""
         full = f"{of}.{id}" if of else id
         name = self.renamed[full] = free_name(f"{of}_{id}" if of else id, self.renamed.values())
         return name
 
     def at_start(
-        self, expressions: Iterable[Any], *, begun: bool = False, values: Mapping[str, Node] | None = None
+        self, expressions: Iterable[Any], *, after_events: bool = False, values: Mapping[str, Node] | None = None
     ) -> list[Node]:
-        """Return expressions with what all names are at the start put in: only constants are left.
+        """Return expressions at the start: names are replaced by initial values, so that only constants are left.
 
-        begun : bool
-            After what happens at the start.
+        after_events : bool
+            After the events at the start.
         values : mapping of str to Node, optional
-            What constants are.
+            Values of constants.
         """
         known: dict[str, Node] = {"t": as_node(self.start)}
         open_names: list[str] = []
-        states, computed = self.initial, self.computed
-        if begun and self.begun:  # what events have not set is of the time before them
-            before = self.at_start([*states.values(), *computed.values()], values=values)
-            then = dict(zip([*states, *computed], before, strict=True))
-            states, computed = then | self.begun, {n: then[n] for n in computed}
-        sources = (values or {}, computed, states, self.assigned)
+        states, derived = self.initial, self.derived
+        if after_events and self.event_starts:  # states that events do not set keep their values before them
+            before = self.at_start([*states.values(), *derived.values()], values=values)
+            then = dict(zip([*states, *derived], before, strict=True))
+            states, derived = then | self.event_starts, {n: then[n] for n in derived}
+        sources = (values or {}, derived, states, self.assigned)
 
         def value_of(name: str) -> Node:
             if name not in known:
@@ -128,7 +128,7 @@ class ForeignModel:
         return [resolved(as_node(e)) for e in expressions]
 
     def rate(self, name: str) -> Node:
-        """Return the derivative of anything to the time."""
+        """Return the time derivative of a quantity."""
         if name in self.rates:
             return self.rates[name]
         if name not in self.assigned:
@@ -136,15 +136,15 @@ class ForeignModel:
         return self.slope(self.assigned[name])
 
     def slope(self, e: Node) -> Node:
-        """Return the derivative of an expression to the time."""
+        """Return the time derivative of an expression."""
         return add(*(mul(derivative(e, symbol(n)), self.rate(n)) for n in sorted(names_in([e]))), as_node(0.0))
 
     @cached_property
     def _known(self) -> dict[str, Node]:
-        return {**self.assigned, **dict(zip(self.computed, self.at_start(self.computed.values()), strict=True))}
+        return {**self.assigned, **dict(zip(self.derived, self.at_start(self.derived.values()), strict=True))}
 
     def resolved(self, expressions: Iterable[Any]) -> list[Node]:
-        """Return expressions of constants, states and time alone; of a draft that is complete."""
+        """Return expressions with assignment rules substituted: only constants, states and time are left."""
         found, known = list(map(as_node, expressions)), self._known
         for _ in range(len(known) + 1):
             names = names_in(found) & known.keys()
@@ -166,18 +166,18 @@ class ForeignModel:
     def used(self) -> set[str]:
         """Return the names of constants that a run needs."""
         of_events = [v for row in self.events for v in row.values() if isinstance(v, Node)]
-        starts = self.at_start(map(symbol, self.initial), begun=True)
+        starts = self.at_start(map(symbol, self.initial), after_events=True)
         return names_in([*self.resolved([*self.rates.values(), *self.algebraic, *of_events]), *starts])
 
     def arguments(self, *, whole: bool = True) -> dict[str, Any]:
-        """Return the arguments of `OdeModel`; of a model that is not `whole`, only what its states need."""
+        """Return the arguments of `OdeModel`; if not `whole`, only those that its states need."""
         if whole:
             self._check()
         states, used = tuple(self.initial), self.used()
-        starts = self.at_start(map(symbol, states), begun=True)
+        starts = self.at_start(map(symbol, states), after_events=True)
         algebraic = tuple(s for s in states if s not in self.rates)
         of = dict(zip([*self.rates, *algebraic], self.resolved([*self.rates.values(), *self.algebraic]), strict=True))
-        names = [*self.computed, *self.assigned] if whole else []
+        names = [*self.derived, *self.assigned] if whole else []
         outputs = tuple(zip(names, self.resolved(map(symbol, names)), strict=True))
         parms = {n: v for n, v in self.parms.items() if n in used}
         rows = [{k: self.resolved([v])[0] if isinstance(v, Node) else v for k, v in r.items()} for r in self.events]
@@ -190,7 +190,7 @@ class ForeignModel:
 
     def _check(self) -> None:
         used, ids = self.used(), {v: k for k, v in self.renamed.items()}
-        for name in [n for n in self.parms if n not in used]:  # a parameter that nothing uses is none; it is shown
+        for name in [n for n in self.parms if n not in used]:  # an unused parameter becomes an output
             value = self.parms.pop(name)
             if np.isfinite(value):
                 self.assigned[name] = as_node(value)

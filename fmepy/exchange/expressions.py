@@ -1,7 +1,8 @@
-"""Expressions of Vensim, XMILE and PEtab -> trees: one grammar for all, within limits; nothing in a text is run.
+"""Expressions of Vensim, XMILE and PEtab -> trees: one parser with limits for all; no text is executed.
 
 ``^`` is right-associative and binds tighter than a minus before a name. The minus of a number is part of it, so that
-``-2^2`` is 4, but in PEtab, where it is -4; there ``&&`` and ``||`` bind equally, and comparisons from the left.
+``-2^2`` is 4, except in PEtab, where it is -4; there ``&&`` and ``||`` have equal precedence, and comparisons are
+left-associative.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from fmepy.language.tree import MAX_NESTING, MAX_NUMBER
 Rule = Callable[["Expr"], "Expr | None"]
 
 MOST_TOKENS = 50_000
-"""Most words and signs of one equation."""
+"""Largest number of tokens of one equation."""
 _NUMBER = r"(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
 _QUOTED = r'(?P<quoted>"(?:\\.|[^"\\])*")|(?P<text>\'[^\']*\')'
 _SIGNS = r"(?P<sign>:[A-Za-z][A-Za-z ]*:|<->|<>|<=|>=|->|:=|==|//|.)"
@@ -42,12 +43,12 @@ _LEVEL = {
 }  # fmt: skip
 _LEVEL_IN_PETAB = {"&&": 1, "||": 1, "==": 4, "!=": 4} | {s: _LEVEL[s] for s in ("<", ">", "<=", ">=", *"+-*/^")}
 _NOT = {"mdl": {":not:": 3}, "xmile": {":not:": 3, "not": 3}, "petab": {"!": 8}}
-"""By dialect the words for it, and what they bind tighter than."""
+"""By dialect the words for not, with their precedence."""
 _MINUS = 8
 
 
-class UnsaidError(Exception):
-    """What cannot be read, or not be said here: a message, and the line."""
+class ReadError(Exception):
+    """A text that cannot be read, or cannot be expressed here: a message, and the line."""
 
     def __init__(self, message: str, line: int = 0) -> None:
         super().__init__(message)
@@ -55,7 +56,7 @@ class UnsaidError(Exception):
 
 
 class Token(NamedTuple):
-    """A word or sign: name, number, quoted, text or sign; as written; its line, in PEtab its character."""
+    """A token: its kind (name, number, quoted, text or sign); its text; its line, in PEtab its character."""
 
     kind: str
     text: str
@@ -86,7 +87,7 @@ class Expr:
     line: int = field(default=0, compare=False)
 
     def parts(self, subscripts: bool = True) -> Iterator[Expr]:
-        """Yield it and all that it is made of."""
+        """Yield the expression and all its parts."""
         waiting = [self]
         while waiting:
             e = waiting.pop()
@@ -94,7 +95,7 @@ class Expr:
             waiting += [*e.args, *(e.subs if subscripts else ())]
 
     def changed(self, rule: Rule) -> Expr:
-        """Return it with parts replaced by what a rule makes of them, None: look inside."""
+        """Return the expression with parts replaced by a rule; where it returns None, their parts are replaced."""
         if (new := rule(self)) is not None:
             return new
         if not self.args and not self.subs:
@@ -119,7 +120,7 @@ def called(function: str, *args: Expr, line: int = 0) -> Expr:
 
 
 def key_of(text: str) -> str:
-    """Return what a name is compared by: without quotes, case, and kinds or numbers of blanks.
+    """Return the key by which names are compared: without quotes, case, and kinds or numbers of blanks.
 
     Examples
     --------
@@ -130,7 +131,7 @@ def key_of(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a name as its author sees it."""
+    """Return a name as a program shows it: without quotes, and with single blanks."""
     text = text.strip()
     if len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].replace('\\"', '"')
@@ -138,24 +139,24 @@ def shown(text: str) -> str:
 
 
 def tokens_of(text: str, dialect: str, line: int) -> list[Token]:
-    """Return the words and signs of a text whose first line is `line`."""
-    found: list[Token] = []
+    """Return the tokens of a text whose first line is `line`."""
+    tokens: list[Token] = []
     for match in _WORDS[dialect].finditer(text):
         kind, word = match.lastgroup or "", match.group()
         if kind != "space":
-            found.append(Token(kind, word, line if dialect != "petab" else match.start() + 1))
+            tokens.append(Token(kind, word, line if dialect != "petab" else match.start() + 1))
             if kind == "other":
-                raise UnsaidError(f"{word!r} cannot be read", found[-1].line)
+                raise ReadError(f"{word!r} cannot be read", tokens[-1].line)
             if kind == "number" and (len(word) > MAX_NUMBER or float(word) == float("inf")):
-                raise UnsaidError("a number beyond the range of floating point, or of too many digits", line)
-            if len(found) > MOST_TOKENS:
-                raise UnsaidError(f"an equation of more than {MOST_TOKENS} words", line)
+                raise ReadError("a number beyond the range of floating point, or of too many digits", line)
+            if len(tokens) > MOST_TOKENS:
+                raise ReadError(f"an equation of more than {MOST_TOKENS} words", line)
         line += word.count("\n")
-    return found
+    return tokens
 
 
 class Reader:
-    """Reads expressions from tokens, one after the other."""
+    """A parser of expressions from tokens, by precedence climbing."""
 
     def __init__(self, tokens: list[Token], dialect: str) -> None:
         self._tokens, self._dialect = tokens, dialect
@@ -167,39 +168,39 @@ class Reader:
 
     @property
     def token(self) -> Token:
-        """What comes next."""
+        """The next token."""
         return self._tokens[self._at] if self._at < len(self._tokens) else self._end
 
-    def ahead(self, n: int) -> str:
+    def peek(self, n: int) -> str:
         """Return the text of the n-th token from here."""
         return self._tokens[self._at + n].text if self._at + n < len(self._tokens) else ""
 
     def next(self) -> Token:
-        """Return the next token and go on."""
+        """Return the next token and advance."""
         token = self.token
         self._at += 1
         return token
 
-    def takes(self, sign: str) -> bool:
-        """Go on if a sign comes next."""
+    def accept(self, sign: str) -> bool:
+        """Advance if the next token is the given sign; return whether it is."""
         is_next = self.token.kind != "quoted" and self.token.text.casefold() == sign
         self._at += is_next
         return is_next
 
-    def needs(self, sign: str) -> None:
-        """Go on behind a sign that must come next."""
-        if not self.takes(sign):
+    def expect(self, sign: str) -> None:
+        """Advance past a sign, which must be the next token."""
+        if not self.accept(sign):
             raise self.error(f"{sign!r} is missing {self._place()}")
 
     def _place(self) -> str:
         return f"before {self.token.text!r:.40}" if self.token.text else "at the end"
 
-    def error(self, message: str) -> UnsaidError:
-        """Return the error at this place."""
-        return UnsaidError(message, self.token.line)
+    def error(self, message: str) -> ReadError:
+        """Return the error at the next token."""
+        return ReadError(message, self.token.line)
 
-    def at_end(self) -> None:
-        """Refuse what is left."""
+    def expect_end(self) -> None:
+        """Refuse further tokens."""
         if self.token.kind != "end":
             raise self.error(f"{self.token.text!r:.40} is not understood there")
 
@@ -215,13 +216,13 @@ class Reader:
     # expressions
 
     def values(self) -> Expr:
-        """Return what is left: an expression, or several, by element, as a list."""
-        line, found = self.token.line, [self.expression()]
-        while self.takes(",") or self.takes(";"):
+        """Return the remaining tokens as an expression, or as a list of several, one an element."""
+        line, parts = self.token.line, [self.expression()]
+        while self.accept(",") or self.accept(";"):
             if self.token.kind != "end":
-                found.append(self.expression())
-        self.at_end()
-        return found[0] if len(found) == 1 else Expr("list", tuple(found), line=line)
+                parts.append(self.expression())
+        self.expect_end()
+        return parts[0] if len(parts) == 1 else Expr("list", tuple(parts), line=line)
 
     def _operator(self) -> str:
         word = self.token.text.casefold()
@@ -229,7 +230,7 @@ class Reader:
         return word if is_operator and word in self._level else ""
 
     def expression(self, least: int = 0) -> Expr:
-        """Return an expression of operators from a level on."""
+        """Return an expression of operators with a precedence of at least `least`."""
         self._depth += 1
         if self._depth > MAX_NESTING:
             raise self.error(f"more than {MAX_NESTING} brackets or functions inside one another")
@@ -268,15 +269,15 @@ class Reader:
         if word in _NOT[self._dialect]:
             self.next()
             return Expr("not", (self.expression(_NOT[self._dialect][word]),), line=token.line)
-        if self._dialect == "xmile" and word == "if" and self.ahead(1) and token.kind == "name":
+        if self._dialect == "xmile" and word == "if" and self.peek(1) and token.kind == "name":
             return self._choice()
         if word == "(" and token.kind == "sign":
-            is_table = self.ahead(1) == "[" or (self.ahead(1) == "(" and self._is_point(2))
+            is_table = self.peek(1) == "[" or (self.peek(1) == "(" and self._is_point(2))
             if is_table and self._dialect != "petab":
                 return self.points()
             self.next()
             inside = self.expression()
-            self.needs(")")
+            self.expect(")")
             return inside
         return self._named(token.line)
 
@@ -284,37 +285,37 @@ class Reader:
         line = self.next().line
         parts = [self.expression()]
         for word in ("then", "else"):
-            self.needs(word)
+            self.expect(word)
             parts.append(self.expression())
         return called("if_then_else", *parts, line=line)
 
     def _named(self, line: int) -> Expr:
         key = self.name() if self._dialect == "petab" else key_of(self.name())
         subs = self.subscripts()
-        if not self.takes("("):
+        if not self.accept("("):
             return name(key, subs, line)
         args = []
-        while not self.takes(")"):
+        while not self.accept(")"):
             args.append(self.expression())
-            if self.token.text != ")" and not self.takes(":"):  # behind a colon: what a macro gives
-                self.needs(",")
+            if self.token.text != ")" and not self.accept(":"):  # outputs of a macro follow a colon
+                self.expect(",")
         return Expr("call", tuple(args), key, subs, line)
 
     def subscripts(self) -> tuple[Expr, ...]:
         """Return the subscripts in brackets that come next, if any do."""
-        if not self.takes("["):
+        if not self.accept("["):
             return ()
-        found = []
+        subs = []
         while True:
-            found.append(self._subscript())
-            if self.takes("]"):
-                return tuple(found)
-            self.needs(",")
+            subs.append(self._subscript())
+            if self.accept("]"):
+                return tuple(subs)
+            self.expect(",")
 
     def _subscript(self) -> Expr:
         token = self.token
-        if self.takes("*"):
-            if self.takes(":"):  # *:range
+        if self.accept("*"):
+            if self.accept(":"):  # *:range
                 return Expr("each", value=key_of(self.name()), line=token.line)
             return Expr("all", line=token.line)
         key = self.next().text if token.kind == "number" else key_of(self.name())
@@ -322,38 +323,38 @@ class Reader:
             raise self.error(
                 f"the subscript {token.text!r:.40} is computed or a slice; elements and ranges by name are read"
             )
-        return Expr("each" if self.takes("!") else "name", value=key, line=token.line)
+        return Expr("each" if self.accept("!") else "name", value=key, line=token.line)
 
     # tables
 
     def _is_point(self, n: int) -> bool:
-        n += self.ahead(n) in ("-", "+")
-        return self.ahead(n)[:1] in "0123456789." and self.ahead(n + 1) == ","
+        n += self.peek(n) in ("-", "+")
+        return self.peek(n)[:1] in "0123456789." and self.peek(n + 1) == ","
 
     def points(self) -> Expr:
         """Return the points of a table: ([range], (x, y), ...) or (x, x, y, y)."""
         line = self.token.line
-        self.needs("(")
-        if self.takes("["):
-            while not self.takes("]"):
+        self.expect("(")
+        if self.accept("["):
+            while not self.accept("]"):
                 if self.next().kind == "end":
                     raise self.error("the range of a table has no end")
-            self.takes(",")
+            self.accept(",")
         flat: list[float] = []
         pairs: list[tuple[float, float]] = []
-        while not self.takes(")"):
-            if self.takes("("):
+        while not self.accept(")"):
+            if self.accept("("):
                 x = self.signed()
-                self.needs(",")
+                self.expect(",")
                 pairs.append((x, self.signed()))
-                self.needs(")")
+                self.expect(")")
             else:
                 flat.append(self.signed())
             if self.token.text != ")":
-                self.needs(",")
+                self.expect(",")
         half = len(flat) // 2
         if flat and (pairs or len(flat) % 2):
-            raise UnsaidError("the points of a table are pairs (x, y), or all x and then all y", line)
+            raise ReadError("the points of a table are pairs (x, y), or all x and then all y", line)
         return Expr("points", value=tuple(pairs or zip(flat[:half], flat[half:], strict=True)), line=line)
 
     def signed(self) -> float:

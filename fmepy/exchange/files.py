@@ -1,68 +1,36 @@
-"""Files from elsewhere, read as data: bytes within a limit, text, tables, XML without what grows or leads away."""
+"""Files of other programs, read as data: tables with tabs, and XML without entities."""
 
 from __future__ import annotations
 
-import codecs
-import csv
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from xml.parsers import expat
 
 import pandas as pd
 
-from fmepy.errors import DataError, FmepyError, ModelError
-from fmepy.journal.files import read_file
-
-
-def read_bytes(path: Path, most: int, error: type[FmepyError] = ModelError) -> bytes:
-    """Return what a file holds, which may have so many bytes; raise an error of a kind where it cannot be read."""
-    try:
-        return read_file(path, most)
-    except OSError as why:
-        raise error(f"{path} cannot be read: {why.strerror or why}.") from None
-
-
-def read_text(path: Path, most: int, error: type[FmepyError] = ModelError, other: str = "") -> str:
-    """Return a text in UTF-8, in UTF-16 with its mark, else in another encoding where one is given."""
-    data = read_bytes(path, most, error)
-    try:
-        text = data.decode("utf-16" if data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "utf-8-sig")
-    except UnicodeDecodeError:
-        text = data.decode(other, errors="replace") if other else "\0"
-    if "\0" in text:
-        raise error(f"{path} is no text in UTF-8; save it as that.")
-    return text
+from fmepy.errors import DataError, ModelError, repeated
+from fmepy.tables.text_files import read_text, rows_of
 
 
 def read_tsv(path: Path, most: int) -> tuple[pd.DataFrame, list[int]]:
-    """Return the cells of a table with tabs between them, as texts, and the line of each row; # opens a comment."""
-    text = StringIO(read_text(path, most, DataError), newline=None)
-    reader = csv.reader((re.sub(r'("[^"]*")|#.*', r"\1", line) for line in text), delimiter="\t", strict=True)
-    rows, lines = [], []
-    try:
-        for cells in reader:
-            if any(map(str.strip, cells)):
-                rows.append(cells)
-                lines.append(reader.line_num)
-    except csv.Error as why:
-        raise DataError(f"{path}, line {reader.line_num}: {why}. (A quotation mark that is not closed?)") from None
-    if not rows:
+    """Return the cells of a table with tabs as texts, and the line of each row; # begins a comment."""
+    numbered = enumerate(re.split(r"\r\n|\r|\n", read_text(path, most)), 1)
+    lines = [(i, re.sub(r'("[^"]*")|#.*', r"\1", line)) for i, line in numbered]
+    if not any(line.strip() for _, line in lines):
         raise DataError(f"{path}: the file is empty.")
-    head = [name.strip() for name in rows[0]]
-    for name in head:
-        if name and head.count(name) > 1:
-            raise DataError(f"{path}, line {lines[0]}: the column {name!r} is there twice; keep one of them.")
-    for line, cells in zip(lines, rows, strict=True):
+    (first, head), *rows = rows_of(str(path), [(i, line) for i, line in lines if line.strip()], "\t")
+    if twice := repeated(filter(None, head)):
+        raise DataError(f"{path}, line {first}: the column {twice[0]!r} is there twice; keep one of them.")
+    for line, cells in rows:
         cells += [""] * (len(head) - len(cells))
-        if any(c.strip() for j, c in enumerate(cells) if j >= len(head) or not head[j]):
+        if any(c for j, c in enumerate(cells) if j >= len(head) or not head[j]):
             raise DataError(
                 f"{path}, line {line}: there are {len(cells)} cells, and {len(head) - head.count('')} columns."
             )
-    frame = pd.DataFrame([cells[: len(head)] for cells in rows[1:]], columns=head, dtype=str)
-    return frame[[name for name in head if name]], lines[1:]
+    frame = pd.DataFrame([cells[: len(head)] for _, cells in rows], columns=head, dtype=str)
+    return frame[[name for name in head if name]], [line for line, _ in rows]
 
 
 @dataclass
@@ -96,17 +64,17 @@ def parse_xml(data: bytes, path: str, most_depth: int, check: Callable[[Element]
     ----------
     data : bytes
     path : str
-        What messages open with.
+        The beginning of messages.
     most_depth : int
-        Elements that may be inside one another.
+        Largest depth of nested elements.
     check : callable, optional
-        Called with the root, whose tag then begins with its namespace, as soon as it is there; nothing else is kept.
+        Called with the root, whose tag then begins with its namespace, once it is read; other elements are dropped.
 
     Raises
     ------
     ModelError
-        It is not whole (line and column are named), or nested too deeply; a document type or an entity, from which
-        files grow or read others.
+        The XML is not well-formed (line and column are named) or nested too deeply; or it has a document type or an
+        entity, which can expand without limit or read other files.
     """
     parser = expat.ParserCreate(namespace_separator=None if check is None else " ")
     open_ones = [Element("", {}, 1)]

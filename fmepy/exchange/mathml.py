@@ -1,7 +1,7 @@
 """Formulas of SBML -> expressions of the model language.
 
-libsbml reads the XML; its tree is rebuilt here from a white list, node by node. Truth values and numbers may stand for
-one another, as in SBML level 3 version 2: true is 1, and what is not 0 is true.
+libsbml reads the XML; its tree is converted node by node, by a white list. Truth values and numbers are converted into
+one another, as in SBML level 3 version 2: true is 1, and all numbers but 0 are true.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ MOST_NESTED = 200
 
 
 def as_number(value: Value) -> Node:
-    """Return an expression: 1 and 0 of a condition."""
+    """Return a value as an expression: 1 or 0 for a condition."""
     return value if isinstance(value, Node) else as_node(choose(value, 1.0, 0.0))
 
 
 def as_condition(value: Value) -> Condition:
-    """Return a condition: of a number, whether it is not 0; of a choice between numbers, which one is taken."""
+    """Return a value as a condition: whether a number is not 0; a choice between numbers becomes its relation."""
     if not isinstance(value, Node):
         return value  # type: ignore[no-any-return]
     if value.word == "where":
@@ -46,7 +46,7 @@ def _chosen(test: Condition, yes: Condition, no: Condition) -> Condition:
 
 
 def without_choices(condition: Condition) -> Condition:
-    """Return a condition in whose relations nothing is chosen: of where(a > b, 1, 2) > c the two cases."""
+    """Return a condition without choices inside relations: where(a > b, 1, 2) > c becomes its two cases."""
     if isinstance(condition, Not):
         return Not(without_choices(condition.condition))
     if isinstance(condition, Joined):
@@ -56,10 +56,10 @@ def without_choices(condition: Condition) -> Condition:
     sides = as_node(condition.left), as_node(condition.right)
     if isinstance(sides[0], Number) and isinstance(sides[1], Number):
         return sides[0].value > sides[1].value
-    if not (found := nodes_in(sides, "where")):
+    if not (choices := nodes_in(sides, "where")):
         return condition
-    cases = [without_choices(Relation(*substituted(sides, {found[0]: e}))) for e in found[0].args[2:]]
-    return _chosen(Relation(*found[0].args[:2]), *cases)
+    cases = [without_choices(Relation(*substituted(sides, {choices[0]: e}))) for e in choices[0].args[2:]]
+    return _chosen(Relation(*choices[0].args[:2]), *cases)
 
 
 def _log(base: Node, x: Node) -> Node:
@@ -68,30 +68,10 @@ def _log(base: Node, x: Node) -> Node:
     return call("log", x) / call("log", base)
 
 
-def _truncated(x: Node) -> Node:
-    return as_node(choose(Relation(x, 0.0), call("floor", x), call("ceil", x)))
-
-
-def _acosh(x: Node) -> Node:
-    return call("log", x + power(x * x - 1, 0.5))
-
-
-def _atanh(x: Node) -> Node:
-    return call("log", (1 + x) / (1 - x)) / 2
-
-
 def _factorial(x: Node) -> Node:
     if isinstance(x, Number) and x.value >= 0 and x.value == int(x.value) and x.value <= 170:
         return as_node(float(math.factorial(int(x.value))))
     raise ModelError("the factorial of something that is no whole number")
-
-
-def _reciprocal(name: str, x: Node) -> Node:
-    return 1 / call(name, x)
-
-
-def _of_reciprocal(function: Callable[..., Node], x: Node) -> Node:
-    return function(1 / x)
 
 
 _PLAIN = {n: n for n in ("abs", "exp", "floor", "sin", "cos", "tan", "sinh", "cosh", "tanh")} | {
@@ -108,13 +88,16 @@ FUNCTIONS: dict[str, Callable[..., Node]] = {  # by the names of libsbml's types
     "FUNCTION_LOG": _log, "FUNCTION_FACTORIAL": _factorial,
     "FUNCTION_MAX": lambda *x: call("max", *x) if len(x) > 1 else x[0],
     "FUNCTION_MIN": lambda *x: call("min", *x) if len(x) > 1 else x[0],
-    "FUNCTION_ARCCOSH": _acosh, "FUNCTION_ARCTANH": _atanh,
-    "FUNCTION_QUOTIENT": lambda a, b: _truncated(a / b), "FUNCTION_REM": lambda a, b: a - b * _truncated(a / b),
+    "FUNCTION_ARCCOSH": lambda x: call("log", x + power(x * x - 1, 0.5)),
+    "FUNCTION_ARCTANH": lambda x: call("log", (1 + x) / (1 - x)) / 2,
+    "FUNCTION_QUOTIENT": lambda a, b: call("trunc", a / b),
+    "FUNCTION_REM": lambda a, b: a - b * call("trunc", a / b),
     **{f"FUNCTION_{n.upper()}": partial(call, ours) for n, ours in _PLAIN.items()},
 }  # fmt: skip
 for _name, _of in _RECIPROCAL.items():
-    FUNCTIONS[f"FUNCTION_{_name.upper()}"] = partial(_reciprocal, _of)
-    FUNCTIONS[f"FUNCTION_ARC{_name.upper()}"] = partial(_of_reciprocal, FUNCTIONS[f"FUNCTION_ARC{_of.upper()}"])
+    FUNCTIONS[f"FUNCTION_{_name.upper()}"] = lambda x, of=_of: 1 / call(of, x)
+    _inverse = FUNCTIONS[f"FUNCTION_ARC{_of.upper()}"]
+    FUNCTIONS[f"FUNCTION_ARC{_name.upper()}"] = lambda x, inverse=_inverse: inverse(1 / x)
 _RELATIONS = {"EQ": "==", "NEQ": "!=", "GT": ">", "LT": "<", "GEQ": ">=", "LEQ": "<="}
 _CONSTANTS: dict[str, Value] = {
     "CONSTANT_E": math.e, "CONSTANT_PI": math.pi, "CONSTANT_TRUE": True, "CONSTANT_FALSE": False,
@@ -124,16 +107,16 @@ _CONSTANTS: dict[str, Value] = {
 
 @dataclass
 class Formulas:
-    """Reads formulas of one model.
+    """A converter of the formulas of one model.
 
     Attributes
     ----------
     names : dict of str to Node
-        What an id stands for.
+        Expressions of ids.
     functions : dict of str to libsbml's tree
         Function definitions.
     rate_of : callable
-        What stands for the rate of the quantity with an id.
+        Returns the symbol of the rate of the quantity with an id.
     """
 
     names: dict[str, Node]
@@ -141,11 +124,11 @@ class Formulas:
     rate_of: Callable[[str], Node] = symbol
 
     def number(self, tree: Any, where: str, local: Mapping[str, Value] | None = None) -> Node:
-        """Return the expression that a formula stands for; `where` says in messages whose it is."""
+        """Return the expression of a formula; messages begin with `where`."""
         return as_number(self._whole(tree, where, local))
 
     def condition(self, tree: Any, where: str, assigned: Mapping[str, Node]) -> Condition:
-        """Return the condition that a formula stands for, with what jumps among `assigned` put in."""
+        """Return the condition of a formula, with rules among `assigned` that jump substituted."""
         put_in: dict[str, Node] = {}
         used = names_in([self.number(tree, where)])
         for id, e in ((k, v) for k, v in self.names.items() if getattr(v, "name", "") in used & assigned.keys()):
@@ -228,9 +211,9 @@ class Formulas:
 
 
 def piecewise(values: list[Value]) -> Value:
-    """Return what pairs of a value and a condition come to, and the value where no condition holds.
+    """Return the choice between pieces (pairs of a value and a condition) and the value otherwise.
 
-    Where that one is missing, the last piece holds where no other does.
+    Without a value otherwise, the last piece holds where no other does.
     """
     if not values:
         raise ModelError("a piecewise without pieces")
@@ -265,7 +248,7 @@ def margin(condition: Condition, moves: Callable[..., bool]) -> Node:
     """Return an expression that rises through zero where a condition begins to hold.
 
     moves : callable
-        Whether any of some expressions may change between events: where none does, a relation on its border is no zero.
+        Tells whether any of some expressions may change between events; a relation of constant ones is 1 or -1.
     """
     if isinstance(condition, bool):
         return as_node(1.0 if condition else -1.0)
@@ -275,14 +258,14 @@ def margin(condition: Condition, moves: Callable[..., bool]) -> Node:
     if isinstance(condition, Not):
         return -margin(condition.condition, moves)
     is_and = condition.by == "and"
-    parts = [margin(p, moves) for p in condition.parts if p is not is_and]  # True has no say in an `and`
+    parts = [margin(p, moves) for p in condition.parts if p is not is_and]  # True has no effect in an `and`
     if not parts or (not is_and) in condition.parts:
         return margin(is_and if not parts else not is_and, moves)
     return parts[0] if len(parts) == 1 else call("min" if condition.by == "and" else "max", *parts)
 
 
 def relations(condition: Condition, positive: bool = True) -> Iterator[tuple[Relation, bool]]:
-    """Yield the relations of a condition, and whether they stand there as they are or denied."""
+    """Yield the relations of a condition, and whether they are positive or negated."""
     if isinstance(condition, Relation):
         yield condition, positive
     elif isinstance(condition, Not):
@@ -293,7 +276,7 @@ def relations(condition: Condition, positive: bool = True) -> Iterator[tuple[Rel
 
 
 def equalities(condition: Condition) -> Iterator[Relation]:
-    """Yield what a condition compares by == or !=, see `language.conditions.relation`."""
+    """Yield the relations by == or != in a condition, see `language.conditions.relation`."""
     if isinstance(condition, Not):
         yield from equalities(condition.condition)
     elif isinstance(condition, Joined):

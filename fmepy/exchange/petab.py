@@ -1,4 +1,4 @@
-"""PEtab problems: `read_petab`, and what is asked of one, `PetabProblem`."""
+"""PEtab problems: `read_petab` and `PetabProblem`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from fmepy.vocabulary import own_words
 
 SIMULATIONS = "simulations.tsv"
 _PREFIX = {"lin": "", "log": "log-", "log10": "log10-"}
-"""Of the likelihood, by the scale of an observable."""
+"""Prefix of the name of the likelihood, by the scale of an observable."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,7 +112,7 @@ class PetabProblem:
 
     @cached_property
     def model(self) -> SbmlModel:
-        """The model by itself, as `read_sbml` gives it."""
+        """The model alone, as `read_sbml` returns it."""
         ends = [r.time for r in self._tables.readings if math.isfinite(r.time)]
         return model_of(read_draft(self._tables.model), np.linspace(0, max([*ends, 1.0]), 101))
 
@@ -199,7 +199,7 @@ class PetabProblem:
         Parameters
         ----------
         folder : str or Path
-            Made if it is not there. Files that are there already are not written over.
+            Created if it does not exist. Existing files are not overwritten.
         fit : ModFit, dict or Series, optional
             A fit of `cost` or `fit_cost`, or values on the natural scale. Default: the nominal values.
 
@@ -229,18 +229,18 @@ class PetabProblem:
 
     @property
     def files(self) -> list[str]:
-        """The names of the problem's files, as they are found from its folder."""
+        """The names of the problem's files, relative to its folder."""
         tables = self._tables
         model = tables.model.relative_to(tables.path.parent).as_posix()
         return [tables.path.name, *dict.fromkeys(f for names in tables.files.values() for f in names), model]
 
     @property
     def measurements(self) -> pd.DataFrame:
-        """The measurement table, as it stands in the file."""
+        """The measurement table of the file."""
         return self._tables.measurements.copy()
 
     def _natural(self, fit: Any) -> dict[str, float]:
-        """Return values on the natural scale: of a fit, or as they were given."""
+        """Return values on the natural scale, from a fit or from values by name."""
         par = getattr(fit, "par", fit)
         if par is not None:
             par = par if isinstance(par, pd.Series) else pd.Series(par, dtype=float)
@@ -282,16 +282,16 @@ def read_petab(path: Any) -> PetabProblem:
     Raises
     ------
     DataError
-        What is wrong in which file, line and column.
+        A table is wrong; with file, line and column.
     ModelError
-        What the SBML model holds and is not read; see `read_sbml`.
+        The SBML model cannot be read; see `read_sbml`.
 
     Notes
     -----
-    Formulas are read through a white list, and nothing in a file is run. A reading at the time of an event or of a new
-    period is of the state after it; events due there come after what the period's condition sets. An experiment's
-    period at rest (preequilibration) runs on, ten times as long each time, until nothing changes, events included; so
-    do readings at time inf. Runs have the tolerances rtol = 1e-8 and atol = 1e-12.
+    Formulas are read by a white list, and no file is executed. A reading at the time of an event or of a new period is
+    of the state after it; events at that time come after the changes of the period's condition. Preequilibration runs
+    ten times as long each time until nothing changes, events included; so do readings at time inf. Runs have the
+    tolerances rtol = 1e-8 and atol = 1e-12.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""A PEtab problem's model, experiments and observables as expressions: all that is known before a run.
+"""The model, experiments and observables of a PEtab problem as expressions, before any run.
 
 A problem has parameters P, its model constants M and states y. Names of the model are symbols by their names here;
-those of the problem are symbols that no model has, see `of_problem`.
+parameters of the problem are symbols that no model has, see `of_problem`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.mathml import as_number
 from fmepy.exchange.petab_math import parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
-from fmepy.exchange.sbml_events import begin, happen
+from fmepy.exchange.sbml_events import apply_initial_events, execute_events
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.nodes import Node, Number, Symbol, as_node, mul, substituted
 from fmepy.models.ode import OdeModel
@@ -29,7 +29,7 @@ from fmepy.models.preequilibration import opened
 RTOL, ATOL = 1e-8, 1e-12
 NOISE = "{}_noise"
 JUST_BEFORE = 1e-9
-"""Of the time of a period, and at least of 1: further than what a run takes for one time (`watch_table.NEAR`)."""
+"""Relative distance before the time of a period (absolute below 1): larger than `watch_table.NEAR`."""
 _OF_PROBLEM = "problem's {}"
 
 
@@ -40,7 +40,7 @@ def of_problem(name: str) -> Symbol:
 
 @dataclass(frozen=True, eq=False)
 class Stage:
-    """A period of an experiment, and what is set at its beginning.
+    """A period of an experiment, with the changes at its beginning.
 
     Attributes
     ----------
@@ -49,10 +49,10 @@ class Stage:
         Whether it lasts until nothing changes.
     is_first : bool
     changes : dict of int to Node
-        New values by position among constants and states: of a first period all constants, as functions of P; else
+        New values by position among constants and states: in a first period all constants as functions of P, later
         functions of (t, P, M, y).
     begin : float
-        Where its run begins: just before `time`, where events may be due at that time, which come after the changes.
+        The time at which its run begins: just before `time` if events may occur at `time`, which follow the changes.
     """
 
     time: float
@@ -64,7 +64,7 @@ class Stage:
 
 @dataclass(frozen=True, eq=False)
 class ObservableFormula:
-    """An observable: prediction and noise as functions of `symbols`, and the rows that they are of."""
+    """An observable: prediction and noise as expressions, and the rows of its readings."""
 
     observable: Observable
     variable: str
@@ -72,17 +72,17 @@ class ObservableFormula:
     value: Node
     noise: Node
     placeholders: dict[Symbol, list[Any]]
-    """By symbol what the readings' rows say: numbers, or expressions of P."""
+    """By symbol the values in the rows of the readings: numbers, or expressions of P."""
 
 
 class ProblemLayout:
-    """A problem's model, experiments and observables as expressions; everything that is known before a run."""
+    """The model, experiments and observables of a problem as expressions."""
 
     def __init__(self, tables: Tables, draft: ForeignModel) -> None:
         self.tables, self.draft = tables, draft
         self.parameters = tuple(map(str, tables.parameters.index))
         draft.renamed |= {id: draft.renamed[of] for id, of in tables.renamed.items() if of in draft.renamed}
-        self._open_targets()
+        self._add_target_constants()
         self.constants = tuple(draft.parms)
         self.states = tuple(draft.initial)
         self.set = (*self.constants, *self.states)
@@ -95,7 +95,7 @@ class ProblemLayout:
         self.groups = [[symbol("t")], [of_problem(p) for p in self.parameters], *symbols(self.constants, self.states)]
 
     def nominal(self) -> list[float]:
-        """Return the nominal values, and the middle between the bounds of a parameter without one, on its scale."""
+        """Return the nominal values; for a parameter without one the middle between its bounds, on its scale."""
         return [_start_value(row) for row in self.tables.parameters.to_dict("records")]
 
     def moved_by(self, names: Sequence[str]) -> list[int]:
@@ -110,7 +110,7 @@ class ProblemLayout:
     # --- names
 
     def _name(self, id: str) -> Node:
-        """Return what a name in a formula stands for: something of the model, else a parameter of the problem."""
+        """Return the expression of a name in a formula: a quantity of the model, else a parameter of the problem."""
         draft = self.draft
         if id in draft.renamed and (known := self._resolved(symbol(draft.renamed[id]))) is not None:
             return known
@@ -121,8 +121,8 @@ class ProblemLayout:
         near = did_you_mean(id, [*draft.renamed, *self.parameters])
         raise DataError(f"{id!r} is neither in the model nor a parameter.{near}")
 
-    def _ours(self, id: str) -> str:
-        """Return what an id is called here, "" if it is of nothing in the model."""
+    def _model_name(self, id: str) -> str:
+        """Return the name of an id of the model, "" if the model does not have it."""
         return self.draft.renamed.get(id, "")
 
     def _resolved(self, e: Node) -> Node:
@@ -133,10 +133,10 @@ class ProblemLayout:
         return parse_formula(text, self._name, where)
 
     def _check_parameters(self) -> None:
-        """Refuse a parameter that a rule of the model sets, and one that is to be estimated and that nothing reads."""
+        """Refuse parameters that a rule of the model assigns, and estimated parameters that nothing reads."""
         tables = self.tables
         for id, row in tables.parameters.iterrows():
-            if self._ours(str(id)) in self.draft.assigned:
+            if self._model_name(str(id)) in self.draft.assigned:
                 raise DataError(
                     f"{row['where']}: {id!r} has a rule in the model, which gives it its value; take it out."
                 )
@@ -161,12 +161,12 @@ class ProblemLayout:
                 "(Does every condition set it? PEtab has a parameter in one of the two tables.)"
             )
 
-    # --- what conditions set
+    # --- changes of conditions
 
-    def _open_targets(self) -> None:
-        """Make parameters of what conditions, or the table of parameters, set at the start."""
+    def _add_target_constants(self) -> None:
+        """Make parameters of all quantities that conditions, or the table of parameters, set at the start."""
         draft = self.draft
-        self.started: dict[str, str] = {}
+        self.start_constants: dict[str, str] = {}
         first, later = (
             {t for periods in self.tables.experiments.values() for p in periods[part] for t in p.changes}
             for part in (slice(1), slice(1, None))
@@ -174,45 +174,45 @@ class ProblemLayout:
         texts = " ".join(f"{o.formula} {o.noise}" for o in self.tables.observables.values())
         for id in sorted(((first | later) - {*draft.renamed}) & set(re.findall(r"\w+", texts))):
             draft.parms[draft.name_for(id)] = math.nan  # of observables alone
-        of = dict(zip(draft.computed, draft.at_start(draft.computed.values()), strict=True))
-        names, moved = ({*map(self._ours, ids)} for ids in (first | later | {*self.parameters}, later))
+        of = dict(zip(draft.derived, draft.at_start(draft.derived.values()), strict=True))
+        names, moved = ({*map(self._model_name, ids)} for ids in (first | later | {*self.parameters}, later))
         once = [n for n, e in of.items() if n in names or names_in([e]) & moved]
-        self._original = {n: draft.computed.pop(n) for n in once}
+        self._original = {n: draft.derived.pop(n) for n in once}
         draft.parms |= dict.fromkeys(once, math.nan)
         for id in sorted(first | {*self.parameters}):
-            state = draft.carried[id][0] if id in draft.carried else self._ours(id)
+            state = draft.amounts[id][0] if id in draft.amounts else self._model_name(id)
             if state in draft.initial:
                 start = free_name(f"{state}_set", draft.renamed.values())
                 self._original[start], draft.initial[state] = draft.initial[state], symbol(start)
-                draft.parms[start], self.started[id] = math.nan, start
-        begin(draft)
+                draft.parms[start], self.start_constants[id] = math.nan, start
+        apply_initial_events(draft)
 
     def _defaults(self) -> dict[str, Node]:
-        """Return the constants as they are without a condition, as functions of P and of other constants."""
+        """Return the constants without a condition, as functions of P and of other constants."""
         parms, renamed = self.draft.parms, self.draft.renamed.items()
-        names = {id: self.started.get(id, name) for id, name in renamed if id in self.parameters}
+        names = {id: self.start_constants.get(id, name) for id, name in renamed if id in self.parameters}
         estimated = {name: of_problem(id) for id, name in names.items() if name in parms}
         return {n: self._original.get(n, as_node(v)) for n, v in parms.items()} | estimated
 
-    def _first(self, period: Period) -> list[Node]:
+    def _first_constants(self, period: Period) -> list[Node]:
         """Return the constants of a first period as functions of P."""
         draft, values = self.draft, dict(self.defaults)
         now = {symbol("t"): as_node(period.time if math.isfinite(period.time) else draft.start)}
         for id, (text, where) in period.changes.items():
             name, value = self._target(id, where), self.by_default(self._value(text, where).subs(now))
-            if id in draft.carried:
-                value = mul(value, draft.carried[id][1])
-            values[self.started.get(id, name)] = value
+            if id in draft.amounts:
+                value = mul(value, draft.amounts[id][1])
+            values[self.start_constants.get(id, name)] = value
         return draft.at_start(map(symbol, self.constants), values=values)
 
     def by_default(self, e: Node) -> Node:
-        """Return an expression as a function of P alone, all else as it is at the start without a condition."""
+        """Return an expression as a function of P alone: other names have their values at the start by default."""
         return self.draft.at_start([e], values=self.defaults)[0]
 
     def _target(self, id: str, where: str) -> str:
         draft = self.draft
-        name = self._ours(id)
-        if name in draft.parms or name in draft.rates or name in draft.initial or id in draft.carried:
+        name = self._model_name(id)
+        if name in draft.parms or name in draft.rates or name in draft.initial or id in draft.amounts:
             return name
         why = "has a rule in the model" if name else "is not in the model"
         near = "" if name else did_you_mean(id, draft.renamed)
@@ -224,52 +224,52 @@ class ProblemLayout:
             is_rest = period.time == -math.inf
             time = self.draft.start if is_rest else period.time
             if k == 0:
-                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first(period))), time))
+                stages.append(Stage(time, is_rest, True, dict(enumerate(self._first_constants(period))), time))
                 if is_rest and len(periods) == 1:
                     stages.append(Stage(self.draft.start, False, False, {}, self.draft.start))
                 continue
             early = JUST_BEFORE if self.draft.events and not stages[-1].is_rest else 0.0
-            start, changes = time - early * max(abs(time), 1.0), self._later(period)
+            start, changes = time - early * max(abs(time), 1.0), self._later_changes(period)
             if period.resets:  # constants are the model's own again, but for the changes; species stay
-                kept = {k: v for k, v in period.changes.items() if k not in self.started}
-                fresh = zip(self.constants, self._first(Period(period.time, kept, True)), strict=True)
-                stay = {*self.started.values(), *self.draft.species}
+                kept = {k: v for k, v in period.changes.items() if k not in self.start_constants}
+                fresh = zip(self.constants, self._first_constants(Period(period.time, kept, True)), strict=True)
+                stay = {*self.start_constants.values(), *self.draft.species}
                 changes |= {i: e for i, (n, e) in enumerate(fresh) if n not in stay}
             else:
-                changes = self._set_off(changes, start)
+                changes = self._with_events(changes, start)
             stages.append(Stage(time, is_rest, False, changes, start))
         return stages
 
-    def _later(self, period: Period) -> dict[int, Node]:
-        """Return what a condition sets at the beginning of a period that is not the first.
+    def _later_changes(self, period: Period) -> dict[int, Node]:
+        """Return the changes of a condition at the beginning of a later period.
 
-        Concentrations stay as they are where a compartment gets another size; in the model's own events amounts do.
+        Concentrations stay constant if a compartment gets another size; in the model's own events amounts do.
         """
-        given = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
-        new: dict[Node, Node] = {symbol(name): value for name, value in given.values()}
-        for id, (state, size) in self.draft.carried.items():
-            if id in given or size in new:
-                value = given[id][1] if id in given else symbol(self.draft.renamed[id])
-                given[id] = state, mul(value, new.get(size, size))
+        targets = {k: (self._target(k, where), self._value(v, where)) for k, (v, where) in period.changes.items()}
+        new: dict[Node, Node] = {symbol(name): value for name, value in targets.values()}
+        for id, (state, size) in self.draft.amounts.items():
+            if id in targets or size in new:
+                value = targets[id][1] if id in targets else symbol(self.draft.renamed[id])
+                targets[id] = state, mul(value, new.get(size, size))
         kinds = {*self.states, *self.draft.species} if period.resets else {*self.set}
-        found = {n: self._resolved(e) for n, e in given.values() if n in kinds}
-        return {self.set.index(n): e for n, e in found.items()}
+        changes = {n: self._resolved(e) for n, e in targets.values() if n in kinds}
+        return {self.set.index(n): e for n, e in changes.items()}
 
-    def _set_off(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
-        """Return what a condition sets, and what the events do then whose triggers begin to hold because of it."""
-        at, events = {symbol("t"): as_node(begin)}, self.draft.of_file
+    def _with_events(self, changes: dict[int, Node], begin: float) -> dict[int, Node]:
+        """Return the changes of a condition, followed by those of the events that it triggers."""
+        at, events = {symbol("t"): as_node(begin)}, self.draft.file_events
         set_to: dict[Node, Node] = {symbol(self.set[i]): e for i, e in changes.items()}
 
-        def look(expressions: Sequence[Any], new: Mapping[str, Node]) -> list[Node]:
+        def evaluate(expressions: Sequence[Any], new: Mapping[str, Node]) -> list[Node]:
             after = set_to | {symbol(n): e for n, e in new.items()}
             return substituted(substituted(self.draft.resolved(expressions), at), after)
 
         held = substituted(self.draft.resolved([as_number(e.condition) for e in events]), at)
-        new = happen(events, held, look, {}, str(self.tables.path))
+        new = execute_events(events, held, evaluate, {}, str(self.tables.path))
         return changes | {self.set.index(n): e for n, e in new.items()}
 
     def _check_values(self) -> None:
-        """Refuse constants without a value that something needs."""
+        """Refuse constants that are needed and have no value."""
         used = {*self.of_model, *names_in([e for f in self.formulas for e in (f.value, f.noise)])}
         of_id = {v: k for k, v in self.draft.renamed.items()}
         for key, stages in self.experiments.items():
@@ -284,12 +284,12 @@ class ProblemLayout:
 
     def _formulas(self) -> list[ObservableFormula]:
         out: list[ObservableFormula] = []
-        taken: list[str] = []
+        names: list[str] = []
         for o in self.tables.observables.values():
             rows = [i for i, r in enumerate(self.tables.readings) if r.observable == o.id]
-            taken.append(free_name(o.id, taken))
+            names.append(free_name(o.id, names))
             if rows:
-                out.append(self._formula(o, taken[-1], rows))
+                out.append(self._formula(o, names[-1], rows))
         return out
 
     def _formula(self, o: Observable, variable: str, rows: list[int]) -> ObservableFormula:
@@ -308,11 +308,11 @@ class ProblemLayout:
         return ObservableFormula(o, variable, np.array(rows), value, noise, placeholders)
 
     def _prediction(self, o: Observable, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
-        """Return the formula of an observable; `within`: those in whose formulas it stands, and itself."""
+        """Return the formula of an observable; `within` has it and the observables whose formulas name it."""
         return self._resolved(parse_formula(o.formula, lambda id: self._of_observable(id, within, own), o.where))
 
     def _of_observable(self, id: str, within: tuple[str, ...], own: Mapping[str, Node]) -> Node:
-        """Return what a name in the formulas of an observable stands for; it may be another observable."""
+        """Return the expression of a name in the formulas of an observable; it may be another observable."""
         other = self.tables.observables.get(id)
         if id in own:
             return own[id]

@@ -1,8 +1,8 @@
 """Formulas of PEtab -> expressions of the model language.
 
 The grammar is PEtab's own: ``^`` binds strongest and from the right (``-2^4`` is -16), then signs and ``!``, ``* /``,
-``+ -``, comparisons, and last ``&&`` and ``||``, which bind equally. Truth values and numbers may stand for
-one another.
+``+ -``, comparisons, and last ``&&`` and ``||``, which bind equally. Truth values and numbers are converted into one
+another.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fmepy.errors import DataError, did_you_mean
-from fmepy.exchange.expressions import Expr, Reader, UnsaidError, tokens_of
+from fmepy.exchange.expressions import Expr, Reader, ReadError, tokens_of
 from fmepy.exchange.mathml import FUNCTIONS, Value, as_condition, as_number, piecewise
 from fmepy.language.conditions import Joined, Not, relation
 from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
@@ -30,20 +30,20 @@ _CALLED: dict[str, Callable[..., Node]] = {
 
 
 def parse_formula(text: Any, names: Callable[[str], Node], where: str = "") -> Node:
-    """Return the expression that a formula of PEtab stands for.
+    """Return the expression of a formula of PEtab.
 
     Parameters
     ----------
     text : str or number
     names : callable
-        What names stand for; it raises DataError for what it does not know.
+        Returns the expression of a name; raises DataError for an unknown one.
     where : str
-        What messages open with: file, row and column.
+        The beginning of messages: file, row and column.
 
     Raises
     ------
     DataError
-        What cannot be read, with its place.
+        The formula cannot be read; with the place.
 
     Examples
     --------
@@ -57,9 +57,9 @@ def parse_formula(text: Any, names: Callable[[str], Node], where: str = "") -> N
     try:
         reader = Reader(tokens_of(text, "petab", 1), "petab")
         expr = reader.expression()
-        reader.at_end()
+        reader.expect_end()
         return as_number(_value(expr, names))
-    except UnsaidError as error:
+    except ReadError as error:
         why, at = str(error), max(error.line, 1)
     except RecursionError:
         why, at = "nested too deeply", 1
@@ -95,7 +95,7 @@ def _named(e: Expr, names: Callable[[str], Node]) -> Value:
     try:
         return names(e.value)
     except DataError as error:
-        raise UnsaidError(str(error).rstrip("."), e.line) from None
+        raise ReadError(str(error).rstrip("."), e.line) from None
 
 
 def _joined(sign: str, left: Value, right: Value, at: int) -> Value:
@@ -109,19 +109,19 @@ def _joined(sign: str, left: Value, right: Value, at: int) -> Value:
     if sign != "/":
         return relation(sign, a, b)
     if isinstance(b, Number) and b.value == 0:
-        raise UnsaidError("a division by zero", at)
+        raise ReadError("a division by zero", at)
     return a / b
 
 
 def _called(e: Expr, values: list[Value]) -> Value:
     if e.value == "piecewise":
         if len(values) % 2 == 0:
-            raise UnsaidError("piecewise takes pairs of a value and a condition, then the value otherwise", e.line)
+            raise ReadError("piecewise takes pairs of a value and a condition, then the value otherwise", e.line)
         return as_number(piecewise(values))
     if e.value not in _CALLED:
         near = did_you_mean(e.value, [*_CALLED, "piecewise"])
-        raise UnsaidError(f"there is no function {e.value!r}.{near}".rstrip("."), e.line)
+        raise ReadError(f"there is no function {e.value!r}.{near}".rstrip("."), e.line)
     try:
         return _CALLED[e.value](as_number(values[0]), *map(as_number, values[1:]))
     except (IndexError, TypeError):
-        raise UnsaidError(f"{e.value}(...) does not take {len(values)} arguments", e.line) from None
+        raise ReadError(f"{e.value}(...) does not take {len(values)} arguments", e.line) from None

@@ -1,7 +1,7 @@
 """Priors of PEtab as distributions with a `logpdf`, truncated at the bounds.
 
-All are of the natural value x: that of log x or log10 x has a name of its own in scipy.stats (log10 x ~ normal is
-lognorm). Truncated at the bounds [a, b] it is divided by F(b) - F(a).
+All are densities of the natural value x: priors of log x or log10 x have their own names in scipy.stats (log10 x ~
+normal is lognorm). A density truncated at the bounds [a, b] is divided by F(b) - F(a).
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class TruncatedPrior:
 
     @cached_property
     def mass(self) -> float:
-        """What of the distribution lies between the bounds."""
-        with np.errstate(invalid="ignore"):  # of arguments that no distribution has
+        """The probability between the bounds."""
+        with np.errstate(invalid="ignore"):  # NaN of arguments that the distribution cannot have
             return float(np.diff(self._distribution.cdf([self.lower, self.upper]))[0])
 
     @cached_property
@@ -85,9 +85,9 @@ class TruncatedPrior:
 
 
 def read_prior(row: Mapping[str, Any], version: int) -> TruncatedPrior | None:
-    """Return the prior that a row of the parameter table says: by default uniform between the bounds, on its scale.
+    """Return the prior of a row of the parameter table: by default uniform between the bounds, on its scale.
 
-    None: nothing is said, and there is no bound to be uniform within.
+    None if the row has no prior, and no bounds for a uniform one.
     """
     kind, text, scale = row["prior"], row["prior_parameters"], row["scale"]
     lower, upper = row["lower"], row["upper"]

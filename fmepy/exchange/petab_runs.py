@@ -1,4 +1,4 @@
-"""What a PEtab problem predicts at every reading, as a model: `ReadingsModel`.
+"""The predictions of a PEtab problem at all readings, as a model: `ReadingsModel`.
 
 An experiment is a chain of periods. In each the model's constants M are functions of the problem's parameters P, and
 the states y begin where the period before ended, but for what a condition sets::
@@ -38,17 +38,17 @@ from fmepy.types import AxesArray, Cube, IntVector, Matrix, UserParameters, Vect
 
 @dataclass(frozen=True, eq=False)
 class _Leg:
-    """One run of an experiment: a period, or what comes to rest in it."""
+    """One run of an experiment: a period, or its approach to a steady state."""
 
     stage: Stage
     times: Vector
-    """Rows wanted; of a leg to rest one, inf."""
-    goes_on: bool
+    """Times of rows; inf alone for a steady state."""
+    continues: bool
     """Whether the next leg begins where this ends."""
     rows: list[int]
     """The readings."""
     at: list[int]
-    """Of each its place in `times`."""
+    """The position of each reading in `times`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,13 @@ class _Step:
 
     value: Callable[..., list[float]]
     entries: list[tuple[int, int]]
-    """Row of what is set; column among (P, M, y)."""
+    """Number of the new value; column among (P, M, y)."""
     places: IntVector
-    """What is set, among (M, y)."""
+    """Positions of the new values among (M, y)."""
 
     @classmethod
     def of(cls, layout: ProblemLayout, stage: Stage) -> _Step:
-        """Return what a stage begins with."""
+        """Return the step at the beginning of a stage."""
         groups = layout.groups
         expressions = list(stage.changes.values())
         found = entries_of(expressions, [s for g in groups[1:] for s in g])
@@ -71,7 +71,7 @@ class _Step:
         return cls(function, [(i, j) for i, j, _ in found], np.array(list(stage.changes), dtype=np.intp))
 
     def __call__(self, t: float, P: Vector, M: Vector, y: Vector, D: Matrix | None) -> Any:
-        """Return (M, y), and the derivatives of (P, M, y), one below the other; `D`: those before."""
+        """Return (M, y), and the stacked derivatives of (P, M, y); `D` has those before."""
         found, n = self.value((t,), P.tolist(), M.tolist(), y.tolist()), len(self.places)
         x = np.concatenate([M, y])
         x[self.places] = found[:n]
@@ -87,7 +87,7 @@ class _Step:
 class BoundReadings(TakesDifferences, OfRuns):
     """A `ReadingsModel` as a function of a plain vector; see `fmepy.models.base.BoundModel`.
 
-    Bounds do not reach its runs: differences there are of the model's constants, whose bounds nobody knows.
+    Bounds do not apply to its runs: differences are taken of the model's constants, whose bounds are unknown.
     """
 
     def __init__(self, model: ReadingsModel, names: tuple[str, ...], rows: Vector, hold: bool) -> None:
@@ -100,7 +100,7 @@ class BoundReadings(TakesDifferences, OfRuns):
         self._rows = np.round(rows).astype(int)
         self._active = layout.moved_by(names)
         first, n_m = np.array(self._active, dtype=np.intp), len(layout.constants)
-        # among constants and states what the run of a first leg takes as parameters, and that of a later one
+        # the parameters of the run of a first leg, and of a later one, by position among constants and states
         self._moved = {True: first, False: np.append(first, n_m + np.arange(len(layout.states)))}
         self._in_model = [layout.constants.index(n) for n in layout.of_model]
         self._bounds: dict[Any, Any] = {}
@@ -110,27 +110,27 @@ class BoundReadings(TakesDifferences, OfRuns):
 
     def _legs_of(self, key: str) -> list[_Leg]:
         stages, readings = self._layout.experiments[key], self._layout.tables.readings
-        mine = [i for i, r in enumerate(readings) if r.experiment == key]
+        own = [i for i, r in enumerate(readings) if r.experiment == key]
         legs: list[_Leg] = []
-        for k, stage in enumerate(stages if mine else []):
+        for k, stage in enumerate(stages if own else []):
             last = k == len(stages) - 1
             end = np.inf if last else stages[k + 1].time
             if stage.is_rest:
                 legs.append(_Leg(stage, np.array([np.inf]), True, [], []))
                 continue
-            rows = [i for i in mine if stage.time <= readings[i].time < end]
+            rows = [i for i in own if stage.time <= readings[i].time < end]
             times = np.unique([*(readings[i].time for i in rows), *([] if last else [stages[k + 1].begin])])
             at = np.searchsorted(times, [readings[i].time for i in rows]).tolist()
             if len(times):
                 legs.append(_Leg(stage, times, not last, rows, at))
-            if last and (rows := [i for i in mine if readings[i].time == np.inf]):
+            if last and (rows := [i for i in own if readings[i].time == np.inf]):
                 legs.append(_Leg(stage, np.array([np.inf]), False, rows, [0] * len(rows)))
         return legs
 
     def __reduce__(self) -> Any:
         return BoundReadings, (self._model, self.names, self.times, self._hold)
 
-    # --- what is said of it
+    # --- properties of the runs
 
     exact = property(lambda self: all(b.exact for b, _ in self._bounds.values()))
     retries = property(lambda self: sum(int(b.retries) for b, _ in self._bounds.values()))
@@ -148,15 +148,13 @@ class BoundReadings(TakesDifferences, OfRuns):
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_reading, n_var); NaN where a reading is of another variable."""
-        Y: Matrix = self._evaluated(theta, False)[0]
-        return Y
+        return self._evaluated(theta, False)[0]
 
     def sensitivities(self, theta: Vector) -> tuple[Matrix, Cube]:
         """Return Y and S, shape (n_reading, n_var, n_par)."""
-        found: tuple[Matrix, Cube] = self._evaluated(theta, True)
-        return found
+        return self._evaluated(theta, True)
 
-    def _evaluated(self, theta: Vector, slopes: bool) -> Any:
+    def _evaluated(self, theta: Vector, slopes: bool) -> tuple[Matrix, Any]:
         key, known = (np.asarray(theta, dtype=float).tobytes(), slopes), self._last
         if known[0] == key:
             return known[1], known[2]
@@ -181,7 +179,7 @@ class BoundReadings(TakesDifferences, OfRuns):
         return Y, S
 
     def _run(self, legs: list[_Leg], P: Vector, t: Vector, X: Matrix, M: Matrix, D: Cube | None) -> None:
-        """Run an experiment and fill in what its readings see: states, constants, and their derivatives."""
+        """Run an experiment and fill in states, constants and their derivatives at its readings."""
         m, y = np.zeros(M.shape[1]), np.zeros(X.shape[1])
         n_p, n_m = len(P), len(m)
         d = None
@@ -197,7 +195,7 @@ class BoundReadings(TakesDifferences, OfRuns):
                 X[i], M[i], t[i] = Y[k], x[:n_m], times[k]
                 if D is not None and own is not None:
                     D[i], D[i, n_p + n_m :] = own, S[k]
-            if leg.goes_on:
+            if leg.continues:
                 m, y, d = x[:n_m], Y[-1], own if own is None else np.concatenate([own[: n_p + n_m], S[-1]])
 
     def _leg(self, leg: _Leg, M: Vector, theta: Vector, slopes: Matrix | None) -> tuple[Matrix, Any, Vector]:
@@ -274,9 +272,9 @@ def _experiment_label(id: str) -> str:
 
 
 class ReadingsModel(Runnable):
-    """What a PEtab problem predicts, as a model: a row a reading, numbered from 0; two columns an observable.
+    """The predictions of a PEtab problem as a model: a row a reading, numbered from 0; two columns an observable.
 
-    They are its prediction and its noise, at the readings of that observable; NaN at the others.
+    The columns are its prediction and its noise, at the readings of that observable; NaN at the others.
     """
 
     x_name = "reading"
@@ -290,7 +288,7 @@ class ReadingsModel(Runnable):
 
     @cached_property
     def steps(self) -> dict[Stage, _Step]:
-        """What happens at the beginning of every period, as functions."""
+        """The changes at the beginning of every period, as functions."""
         return {s: _Step.of(self.layout, s) for stages in self.layout.experiments.values() for s in stages}
 
     @cached_property

@@ -1,7 +1,6 @@
-"""PEtab's tables, versions 1 and 2, read into one form: what is measured, under which experiments, with what noise.
+"""PEtab's tables, versions 1 and 2, read into one form: readings, experiments, observables and parameters.
 
-Every cell is kept as the text that stands in the file until it is known what it has to be, so that messages can name
-file, line and column.
+Cells stay texts until their meaning is known, so that messages can name file, line and column.
 """
 
 from __future__ import annotations
@@ -18,7 +17,8 @@ import pandas as pd
 
 from fmepy.checks import as_path
 from fmepy.errors import ArgumentError, DataError, check_known, did_you_mean, listed, warn
-from fmepy.exchange.files import read_text, read_tsv
+from fmepy.exchange.files import read_tsv
+from fmepy.tables.text_files import read_text
 
 MOST_BYTES = 200_000_000
 SCALES = ("lin", "log", "log10")
@@ -45,7 +45,7 @@ class PetabTable:
     places: list[str]
 
     def place(self, row: int, column: str) -> str:
-        """Return where a cell is, in words."""
+        """Return the place of a cell, for messages."""
         return f"{self.places[row]}, column {column!r}"
 
     def error(self, row: int, column: str, why: str) -> DataError:
@@ -61,9 +61,8 @@ class PetabTable:
         return value or (default or "")
 
     def check_known(self, row: int, column: str, name: str, known: Mapping[str, Any], what: str) -> None:
-        """Refuse a name in a cell that is none of those that are known."""
-        if name not in known:
-            raise self.error(row, column, f"there is no {what} {name!r}.{did_you_mean(name, known)}")
+        """Refuse a name in a cell that is unknown."""
+        check_known(name, known, f"{self.place(row, column)}: there is no {what} {name!r}.", DataError)
 
     def number(self, row: int, column: str, default: float | None = None) -> float:
         """Return a cell that holds a number."""
@@ -84,7 +83,7 @@ class PetabTable:
 
 
 def as_float(text: str) -> float | None:
-    """Return the number that a text is, None if it is none."""
+    """Return a text as a number, None if it is not one."""
     try:
         return None if "_" in text else float(text)
     except ValueError:
@@ -93,7 +92,7 @@ def as_float(text: str) -> float | None:
 
 @dataclass(frozen=True)
 class Observable:
-    """What is compared with readings: texts of formulas; `scale` of comparison; distribution; placeholders by name."""
+    """An observable: texts of its formulas; `scale` of comparison; distribution; names of placeholders."""
 
     id: str
     formula: str
@@ -107,12 +106,12 @@ class Observable:
 
 @dataclass(frozen=True)
 class Period:
-    """A stretch of an experiment: `time` of its beginning (-inf: until rest), and what is set there.
+    """A period of an experiment: the `time` of its beginning (-inf: until a steady state), and changes there.
 
     changes : dict of str to (str, str)
-        By target the value as text and where it stands. A state that is not there stays as it is.
+        By target the value as text and its place. States without a change continue.
     resets : bool
-        Whether parameters that are not among the changes go back to the model's own (PEtab 1).
+        Whether parameters without a change get the values of the model again (PEtab 1).
     """
 
     time: float
@@ -135,7 +134,7 @@ class Reading:
 
 @dataclass
 class Tables:
-    """A problem as its files say it.
+    """The contents of a problem's files.
 
     Attributes
     ----------
@@ -157,19 +156,19 @@ class Tables:
 
 
 def read_tables(path: Any) -> Tables:
-    """Return what a PEtab problem's files hold.
+    """Return the contents of a PEtab problem's files.
 
     Raises
     ------
     DataError
-        Which file, line and column is wrong, and what would be right.
+        A file is wrong; with line and column, and what would be right.
     """
     path = as_path(path)
     config = _read_yaml(path)
     version = str(config.get("format_version", "")).split(".")[0]
     if version not in ("1", "2"):
         raise DataError(f"{path}: format_version is {config.get('format_version')!r}; PEtab 1 and 2 are read.")
-    _tell_unknown_keys(config, version, path)
+    _warn_of_unknown_keys(config, version, path)
     files, model = _files(config, version, path)
     for one in config.get("problems") or []:
         one.pop("visualization_files", None)  # how to draw it
@@ -201,11 +200,11 @@ _KEYS = {"1": _KEYS_V1, "2": _KEYS_V2 | _LISTS}
 _KEYS_OF_PROBLEMS = {"sbml_files", "model_files", "mapping_files"} | _LISTS
 
 
-def _tell_unknown_keys(config: dict[str, Any], version: str, path: Path) -> None:
-    """Warn of keys that PEtab does not know, which are likely slips of the pen."""
+def _warn_of_unknown_keys(config: dict[str, Any], version: str, path: Path) -> None:
+    """Warn of keys that PEtab does not have, which are likely typing errors."""
     problems = [one for one in config.get("problems") or [] if isinstance(one, dict)] if version == "1" else []
-    for given, known in ((config, _KEYS[version]), *((one, _KEYS_OF_PROBLEMS) for one in problems)):
-        for key in (str(k) for k in given if str(k) not in known):
+    for keys, known in ((config, _KEYS[version]), *((one, _KEYS_OF_PROBLEMS) for one in problems)):
+        for key in (str(k) for k in keys if str(k) not in known):
             near = did_you_mean(key, known | _KEYS_OF_PROBLEMS)
             warn(f"{path}: {key!r} is no key of PEtab {version}, and is ignored.{near}")
 
@@ -215,7 +214,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         import yaml
     except ImportError:
         raise ArgumentError("PEtab's problem files are YAML: pip install 'fmepy[petab]', or pyyaml.") from None
-    text = read_text(path, 1_000_000, DataError)
+    text = read_text(path, 1_000_000)
     try:
         for event in yaml.parse(text, Loader=yaml.SafeLoader):
             tag = getattr(event, "tag", None)
@@ -234,7 +233,7 @@ def _read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _inside(path: Path, name: Any) -> Path:
-    """Return a file that a problem names, beside it."""
+    """Return the path of a file that a problem names, in its folder or below."""
     text = str(name)
     if "://" in text or Path(text).is_absolute() or re.match(r"[A-Za-z]:", text) or text.startswith("\\"):
         raise DataError(f"{path}: {text!r} is an absolute path or an address; files are named relative to the problem.")
@@ -244,11 +243,11 @@ def _inside(path: Path, name: Any) -> Path:
 
 
 def _names(config: Mapping[str, Any], key: str, path: Path) -> list[str]:
-    found = config.get(key)
-    found = [] if found is None else [found] if isinstance(found, str) else found
-    if not isinstance(found, list) or not all(isinstance(f, str) for f in found):
-        raise DataError(f"{path}: {key} must be the name of a file or a list of names; got {found!r}.")
-    return found
+    names = config.get(key)
+    names = [] if names is None else [names] if isinstance(names, str) else names
+    if not isinstance(names, list) or not all(isinstance(f, str) for f in names):
+        raise DataError(f"{path}: {key} must be the name of a file or a list of names; got {names!r}.")
+    return names
 
 
 def _files(config: Mapping[str, Any], version: str, path: Path) -> tuple[dict[str, list[str]], str]:
@@ -291,7 +290,7 @@ def _read_tsv(path: Path, name: str, kind: str) -> PetabTable:
     for column in needed:
         check_known(column, frame.columns, f"{file}: the column {column!r} is missing.", DataError, "It has")
     known = {*needed, *_OPTIONAL.get(kind, ())}
-    for column in set(map(str, frame)) - known:  # others may stand there, but not one that is nearly one of these
+    for column in set(map(str, frame)) - known:  # other columns are allowed, unless they are typing errors
         for near in get_close_matches(column, known - set(frame), 1, 0.9):
             raise DataError(f"{file}: the column {column!r} is not known. Did you mean {near!r}?")
     return PetabTable(frame, [f"{file.name}, line {line}" for line in lines])
@@ -319,13 +318,13 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
     rows: dict[str, dict[str, Any]] = {}
     outside: list[str] = []
     unbounded: list[str] = []
-    drawn: list[str] = []
+    inits: list[str] = []
     for i in range(len(t.frame)):
         id = _id(t, i, "parameterId", rows)
-        said = t.text(i, "estimate").lower()
-        if said not in (*_TRUE, *_FALSE):
-            raise t.error(i, "estimate", f"{said!r} is neither {'1 nor 0' if version == 1 else 'true nor false'}.")
-        estimated = said in _TRUE
+        text = t.text(i, "estimate").lower()
+        if text not in (*_TRUE, *_FALSE):
+            raise t.error(i, "estimate", f"{text!r} is neither {'1 nor 0' if version == 1 else 'true nor false'}.")
+        estimated = text in _TRUE
         scale = t.choice(i, "parameterScale", SCALES, "lin") if version == 1 else "lin"
         lower, upper = (t.number(i, f"{k}Bound", d) for k, d in (("lower", -math.inf), ("upper", math.inf)))
         if estimated and not lower < upper:
@@ -345,7 +344,7 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
             raise t.error(i, "nominalValue", f"{why} An empty cell is the middle between the bounds.")
         outside += [id] * (estimated and (nominal < lower or nominal > upper))
         unbounded += [id] * (estimated and not (t.text(i, "lowerBound", "") and t.text(i, "upperBound", "")))
-        drawn += [id] * (estimated and bool(t.text(i, "initializationPriorType", "")))
+        inits += [id] * (estimated and bool(t.text(i, "initializationPriorType", "")))
         names = ("objectivePriorType", "objectivePriorParameters")
         names = names if version == 1 else ("priorDistribution", "priorParameters")
         prior, of_prior = (t.text(i, n, "") for n in names)
@@ -360,8 +359,8 @@ def _parameters(t: PetabTable, version: int) -> pd.DataFrame:
         )
     if unbounded:
         warn(f"Estimated without bounds, which PEtab asks for: {listed(unbounded)}. None are taken.")
-    if drawn:
-        warn(f"The initialization priors of {listed(drawn)} are not read: starts are drawn evenly between the bounds.")
+    if inits:
+        warn(f"The initialization priors of {listed(inits)} are not read: starts are drawn evenly between the bounds.")
     return pd.DataFrame.from_dict(rows, orient="index")
 
 
@@ -384,8 +383,8 @@ def _observables(t: PetabTable, version: int) -> dict[str, Observable]:
 
 def _numbered(text: str, word: str, id: str) -> tuple[str, ...]:
     """Return the placeholders of PEtab 1 in a formula, from the first to the last."""
-    found = [int(n) for n in re.findall(rf"\b{word}(\d+)_{id}\b", text)]
-    return tuple(f"{word}{n}_{id}" for n in range(1, max(found, default=0) + 1))
+    numbers = [int(n) for n in re.findall(rf"\b{word}(\d+)_{id}\b", text)]
+    return tuple(f"{word}{n}_{id}" for n in range(1, max(numbers, default=0) + 1))
 
 
 def _split(text: str) -> tuple[str, ...]:
@@ -427,7 +426,7 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
         if target in own:
             raise conditions.error(i, "targetId", f"{target!r} is set twice in this condition.")
         own[target] = conditions.text(i, "targetValue"), conditions.place(i, "targetValue")
-    found: dict[str, dict[float, dict[str, tuple[str, str]]]] = {}
+    by_experiment: dict[str, dict[float, dict[str, tuple[str, str]]]] = {}
     for i in range(len(experiments.frame)):
         id, condition = _id(experiments, i, "experimentId"), experiments.text(i, "conditionId", "")
         time = experiments.number(i, "time")
@@ -435,14 +434,14 @@ def _experiments_v2(out: Tables, conditions: PetabTable, experiments: PetabTable
             raise experiments.error(i, "time", "a period cannot begin at inf.")
         if condition:
             experiments.check_known(i, "conditionId", condition, changes, "condition")
-        own = found.setdefault(id, {}).setdefault(time, {})
+        own = by_experiment.setdefault(id, {}).setdefault(time, {})
         for target, value in changes.get(condition, {}).items():
             if target in own:
                 raise experiments.error(
                     i, "conditionId", f"{target!r} is set by two conditions at one time, {time:g}."
                 )  # fmt: skip
             own[target] = value
-    for id, periods in found.items():
+    for id, periods in by_experiment.items():
         out.experiments[id] = [Period(time, periods[time], False) for time in sorted(periods)]
     out.experiments[""] = [Period(0.0, {}, False)]
 
@@ -467,14 +466,14 @@ def _readings(out: Tables, t: PetabTable) -> None:
             raise t.error(i, "measurement", f"{value:g} has no place on the scale {o.scale!r} of {id!r}.")
         overrides = []
         for column, wanted in (("observableParameters", o.placeholders), ("noiseParameters", o.noise_placeholders)):
-            given = _split(t.text(i, column, ""))
-            if len(given) != len(wanted) or not all(given):
+            values = _split(t.text(i, column, ""))
+            if len(values) != len(wanted) or not all(values):
                 raise t.error(
-                    i, column, f"{len(given)} values for {len(wanted)} placeholders of {id!r} ({listed(wanted)}); "
+                    i, column, f"{len(values)} values for {len(wanted)} placeholders of {id!r} ({listed(wanted)}); "
                     "as many are needed, with ; between them."
                 )  # fmt: skip
-            if not all(math.isfinite(as_float(text) or 0.0) for text in given):
-                raise t.error(i, column, f"{';'.join(given)!r} has a number that is not finite.")
-            overrides.append(given)
+            if not all(math.isfinite(as_float(text) or 0.0) for text in values):
+                raise t.error(i, column, f"{';'.join(values)!r} has a number that is not finite.")
+            overrides.append(values)
         where = t.place(i, "observableParameters")
         out.readings.append(Reading(id, key, time, value, overrides[0], overrides[1], where))

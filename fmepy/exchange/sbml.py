@@ -23,12 +23,13 @@ import pandas as pd
 from fmepy.checks import as_path
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.exchange.draft import ForeignModel, free_name
-from fmepy.exchange.files import Element, parse_xml, read_bytes
+from fmepy.exchange.files import Element, parse_xml
 from fmepy.exchange.mathml import Formulas
 from fmepy.exchange.sbml_events import read_events
 from fmepy.language.equations import symbol
 from fmepy.language.nodes import Node, Number, add, as_node, mul
 from fmepy.models.ode import OdeModel
+from fmepy.tables.text_files import read_bytes
 from fmepy.vocabulary import own_words
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class SbmlModel(OdeModel):
     units : Series
         Of quantities, as the file has them.
     ignored : tuple of str
-        What the file holds and a run does not need.
+        Parts of the file that a run does not use.
     """
 
     renamed: pd.Series
@@ -98,8 +99,8 @@ def read_sbml(path: Any, times: Any = None) -> SbmlModel:
     Raises
     ------
     ModelError
-        A file that is no whole XML (with its line) or holds entities; what cannot be said: fast reactions,
-        triggers that jump, packages other than the core (id and line are named); names without a meaning or a value.
+        The file is no well-formed XML (with its line) or has entities; it uses fast reactions, triggers that jump, or
+        packages other than the core (id and line are named); a name has no meaning or no value.
 
     Examples
     --------
@@ -142,7 +143,7 @@ def read_draft(path: Any) -> ForeignModel:
     """Return the draft of the model in an SBML file."""
     libsbml = _libsbml()
     path = as_path(path)
-    data = read_bytes(path, MOST_BYTES)
+    data = read_bytes(path, MOST_BYTES, ModelError)
     parse_xml(data, str(path), MOST_DEPTH, partial(_check_root, path))
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     text = data.decode(encoding, errors="replace").lstrip("\ufeff")
@@ -161,12 +162,12 @@ def read_draft(path: Any) -> ForeignModel:
 
 
 def _check_root(path: Path, root: Element) -> None:
-    """Refuse what is no SBML: libsbml ends the process where level, version and namespace do not agree."""
-    said = root.attributes.get("level", ""), root.attributes.get("version", "")
-    if root.tag != f"http://www.sbml.org/sbml/{_SPACES.get(said)} sbml":
+    """Refuse a root that is not SBML: libsbml ends the process if level, version and namespace do not agree."""
+    level, version = (root.attributes.get(word, "") for word in ("level", "version"))
+    if root.tag != f"http://www.sbml.org/sbml/{_SPACES.get((level, version))} sbml":
         raise ModelError(
-            f"{path}, line {root.line}: {root.tag!r} of level {said[0]!r}, version {said[1]!r} is no SBML; <sbml> with "
-            "a level and a version from 1 to 3, and their namespace, is needed."
+            f"{path}, line {root.line}: {root.tag!r} of level {level!r}, version {version!r} is no SBML; <sbml> with a "
+            "level and a version from 1 to 3, and their namespace, is needed."
         )
 
 
@@ -179,7 +180,7 @@ def _libsbml() -> Any:
 
 
 class _SbmlReader:
-    """Goes through one model and fills its draft."""
+    """Reads one model into its draft."""
 
     def __init__(self, document: Any, path: str) -> None:
         self.m = m = document.getModel()
@@ -188,7 +189,7 @@ class _SbmlReader:
         self.rules = {r.getVariable(): r for r in m.getListOfRules() if not r.isAlgebraic()}
         self.starts = {a.getSymbol(): a for a in m.getListOfInitialAssignments() if a.isSetMath()}
         self.set_by_events = {a.getVariable() for a in self._assignments()}
-        self._asked_rates: dict[str, str] = {}
+        self._rate_symbols: dict[str, str] = {}
         self._check_packages(document)
         self._name_everything()
         self.references = {r.getId(): r for _, r, _ in self._references() if r.getId()}
@@ -210,15 +211,15 @@ class _SbmlReader:
             name = free_name("no_state", self.draft.renamed.values())
             self.draft.rates[name], self.draft.initial = as_node(0.0), {name: as_node(0.0), **self.draft.initial}
 
-    # --- what is said of an element
+    # --- places and names of elements
 
     def place(self, element: Any) -> str:
-        """Return where an element stands: file, line, what it is, its id."""
+        """Return the place of an element: file, line, kind, id."""
         id = element.getIdAttribute() or (element.getVariable() if hasattr(element, "getVariable") else "")
         return f"{self.path}, line {element.getLine()}, {element.getElementName()}{f' {id!r}' if id else ''}"
 
-    def refuse(self, element: Any, why: str) -> ModelError:
-        """Return the error of an element that cannot be read."""
+    def error(self, element: Any, why: str) -> ModelError:
+        """Return an error with the place of an element."""
         return ModelError(f"{self.place(element)}: {why}")
 
     def _math(self, element: Any) -> Node:
@@ -230,7 +231,7 @@ class _SbmlReader:
         for i in range(spaces.getLength()):
             if (match := _PACKAGE.fullmatch(spaces.getURI(i))) and match[1] != "core":
                 if match[1] not in _HARMLESS:
-                    raise self.refuse(
+                    raise self.error(
                         document, f"the package {match[1]!r} is not read, only the core of SBML is. Convert the model "
                         "to the core first, or take the package out."
                     )  # fmt: skip
@@ -253,7 +254,7 @@ class _SbmlReader:
         for element in (e for found in lists for e in found):
             id = element.getIdAttribute()
             if id in draft.renamed:
-                raise self.refuse(element, f"the id {id!r} is there twice.")
+                raise self.error(element, f"the id {id!r} is there twice.")
             self.formulas.names[id] = symbol(draft.name_for(id))
             unit = element.getUnits() if hasattr(element, "getUnits") else ""
             if unit := unit or (element.getSubstanceUnits() if hasattr(element, "getSubstanceUnits") else ""):
@@ -267,30 +268,30 @@ class _SbmlReader:
                 self.formulas.functions[f.getId()] = f.getMath()
 
     def _check_targets(self, reactions: set[str]) -> None:
-        """Refuse rules and reactions of what is not there, and two that determine one quantity."""
+        """Refuse rules and reactions with unknown targets, and two that determine one quantity."""
         names = self.formulas.names.keys() - reactions
         targets = [(e, e.getVariable()) for e in self.m.getListOfRules() if not e.isAlgebraic()]
         for e, id in [*targets, *((e, e.getSymbol()) for e in self.m.getListOfInitialAssignments())]:
             if id not in names:
-                raise self.refuse(e, f"there is no quantity {id!r}.{did_you_mean(id, names)}")
+                raise self.error(e, f"there is no quantity {id!r}.{did_you_mean(id, names)}")
         ids = [id for _, id in targets]
         if twice := [e for i, (e, id) in enumerate(targets) if id in ids[:i]]:
-            raise self.refuse(twice[0], "another rule gives it its values, too: take one of the two out.")
+            raise self.error(twice[0], "another rule gives it its values, too: take one of the two out.")
         if (both := self.starts.keys() & set(ids)) and (
             own := [k for k in ids if k in both and self.rules[k].isAssignment()]
         ):
-            raise self.refuse(
+            raise self.error(
                 self.starts[own[0]], "an assignment rule gives it its values from the start on: take one out."
             )
         self._check_constants([*targets, *((a, a.getVariable()) for a in self._assignments())])
         for reaction, r, _ in self._references():
             if (s := self.m.getSpecies(id := r.getSpecies())) is None:
                 near = did_you_mean(id, [s.getIdAttribute() for s in self.m.getListOfSpecies()])
-                raise self.refuse(reaction, f"there is no species {id!r}.{near}")
+                raise self.error(reaction, f"there is no species {id!r}.{near}")
             if s.getConstant() and not s.getBoundaryCondition():
                 self._check_constants([(reaction, id)])
             if id in self.rules and not s.getBoundaryCondition() and self.rules[id].isSetMath():
-                raise self.refuse(
+                raise self.error(
                     self.rules[id], "a reaction changes it, too: let its boundaryCondition be true, or take it out of "
                     f"reaction {reaction.getIdAttribute()!r}."
                 )  # fmt: skip
@@ -300,7 +301,7 @@ class _SbmlReader:
         for e, id in changes:
             element = self.m.getElementBySId(id)
             if element is not None and element.getConstant():
-                raise self.refuse(
+                raise self.error(
                     e, f"it would change {id!r}, which is constant. Let its constant be false, or take this out."
                 )
 
@@ -322,22 +323,22 @@ class _SbmlReader:
         return np.nan
 
     def rate_of(self, id: str) -> Node:
-        """Return what stands for the rate of a quantity."""
+        """Return the symbol of the rate of a quantity."""
         if id not in self.formulas.names:
             raise ModelError(f"rateOf({id}): {id!r} is the id of nothing that has a value")
-        if id not in self._asked_rates:
-            self._asked_rates[id] = self.draft.name_for(id, "rate_of")
-        return symbol(self._asked_rates[id])
+        if id not in self._rate_symbols:
+            self._rate_symbols[id] = self.draft.name_for(id, "rate_of")
+        return symbol(self._rate_symbols[id])
 
-    def answer_rates(self) -> None:
-        """Give the draft the rates of quantities that formulas read by `rateOf`."""
-        for id, name in self._asked_rates.items():
+    def assign_rates(self) -> None:
+        """Add the rates that formulas read by `rateOf` to the draft."""
+        for id, name in self._rate_symbols.items():
             self.draft.assigned[name] = self.draft.rate(self.formulas.names[id].name)  # type: ignore[attr-defined]
 
     # --- quantities
 
     def _quantity(self, element: Any, value: float, start: Node | None = None) -> None:
-        """Read what gives a quantity its values: a rule, events, an algebraic equation, or nothing."""
+        """Read a quantity that a rule, events, an algebraic equation or nothing changes."""
         id, draft = element.getIdAttribute(), self.draft
         name = self.formulas.names[id].name  # type: ignore[attr-defined]
         if id in self.starts:
@@ -354,35 +355,35 @@ class _SbmlReader:
             if start is None or isinstance(start, Number):
                 draft.parms[name] = value if start is None else start.value
             else:
-                draft.computed[name] = start
+                draft.derived[name] = start
             return
         elif start is None and not np.isfinite(value):
             value = 1.0  # a guess
-        draft.initial[name] = self._given_start(element, value if start is None else start)
+        draft.initial[name] = self._checked_start(element, value if start is None else start)
 
-    def _given_start(self, element: Any, start: Any) -> Node:
-        """Return an initial value; refuse one that is not there."""
+    def _checked_start(self, element: Any, start: Any) -> Node:
+        """Return an initial value; refuse a missing one."""
         if start is None or (isinstance(start, float) and not np.isfinite(start)):
-            raise self.refuse(element, "it has no initial value: give it one, or an initial assignment.")
+            raise self.error(element, "it has no initial value: give it one, or an initial assignment.")
         return as_node(start)
 
     def _solved_by_algebra(self) -> set[str]:
-        """Return the ids that algebraic rules determine: those that may change, and that nothing else does.
+        """Return the ids that algebraic rules determine: variable quantities that nothing else changes.
 
-        Of several, one without a value of its own is taken first.
+        A rule with several of them determines one without a value, if there is one.
         """
         from scipy.optimize import linear_sum_assignment
 
         rules = [r for r in self.m.getListOfRules() if r.isAlgebraic() and r.isSetMath()]
         if not rules:
             return set()
-        moved = {r.getSpecies() for _, r, _ in self._references()}
+        in_reactions = {r.getSpecies() for _, r, _ in self._references()}
         lists = (self.m.getListOfSpecies(), self.m.getListOfCompartments(), self.m.getListOfParameters())
-        elements = {e.getIdAttribute(): e for found in lists for e in found} | self.references
+        elements = {e.getIdAttribute(): e for chosen in lists for e in chosen} | self.references
         boundary = {s.getIdAttribute() for s in self.m.getListOfSpecies() if s.getBoundaryCondition()}
         free = [
             k for k, e in elements.items()
-            if not (e.getConstant() or k in self.rules or k in self.set_by_events or k in moved - boundary)
+            if not (e.getConstant() or k in self.rules or k in self.set_by_events or k in in_reactions - boundary)
         ]  # fmt: skip
         has_value = [k in self.starts or _has_value(elements[k]) for k in free]
         price = np.full((len(rules), len(free) + len(rules)), 1e6)
@@ -391,26 +392,26 @@ class _SbmlReader:
             for j, k in enumerate(free):
                 if self.formulas.names[k] in used:
                     price[i, j] = has_value[j]
-        found = linear_sum_assignment(price)[1]
-        for rule, paid in zip(rules, price[range(len(rules)), found], strict=True):
-            if paid > 1:
-                raise self.refuse(
+        chosen = linear_sum_assignment(price)[1]
+        for rule, cost in zip(rules, price[range(len(rules)), chosen], strict=True):
+            if cost > 1:
+                raise self.error(
                     rule, "nothing is left that this algebraic rule could determine: a quantity in it that is not "
                     "constant, and that no other rule, reaction or event changes."
                 )  # fmt: skip
-        for rule, row, j in zip(rules, price, found, strict=True):
-            if others := [k for i, k in enumerate(free) if row[i] <= row[j] and i not in found]:
+        for rule, row, j in zip(rules, price, chosen, strict=True):
+            if others := [k for i, k in enumerate(free) if row[i] <= row[j] and i not in chosen]:
                 more = f"that the algebraic rule in line {rule.getLine()} might determine {listed(others)}"
                 self.draft.ignored += (f"{more}: {free[j]!r} is taken",)
-        return {free[j] for j in found}
+        return {free[j] for j in chosen}
 
     # --- reactions and species
 
     def _reactions(self) -> dict[str, Node]:
-        """Read the rates of reactions; return what they do to the amounts of species."""
+        """Read the rates of reactions; return the rates of change of the amounts of species."""
         for reaction in self.m.getListOfReactions():
             if reaction.isSetFast() and reaction.getFast():
-                raise self.refuse(
+                raise self.error(
                     reaction, "fast reactions are not read. Write an algebraic rule for its equilibrium, or let its "
                     "rate be large."
                 )  # fmt: skip
@@ -438,14 +439,14 @@ class _SbmlReader:
             return self.formulas.names[id]
         value = self._plain_stoichiometry(r)
         if np.isnan(value):
-            raise self.refuse(r, f"the stoichiometry of {r.getSpecies()!r} has no value.")
+            raise self.error(r, f"the stoichiometry of {r.getSpecies()!r} has no value.")
         return as_node(value)
 
     def is_amount(self, s: Any) -> bool:
-        """Tell whether a species stands for its amount in formulas."""
+        """Tell whether a species means its amount in formulas."""
         c = self.m.getCompartment(s.getCompartment())
         if c is None:
-            raise self.refuse(s, f"there is no compartment {s.getCompartment()!r}.")
+            raise self.error(s, f"there is no compartment {s.getCompartment()!r}.")
         return bool(s.getHasOnlySubstanceUnits()) or _is_point(c)
 
     def _species(self, s: Any, change: Node | None) -> None:
@@ -469,17 +470,17 @@ class _SbmlReader:
             change = as_node(0.0)
         elif factor := s.getConversionFactor() or self.m.getConversionFactor():
             change = mul(names[factor], change)
-        start = self._given_start(s, self._math(self.starts[id]) if id in self.starts else start)
+        start = self._checked_start(s, self._math(self.starts[id]) if id in self.starts else start)
         if varying:
             amount = draft.name_for("amount", id)
             draft.rates[amount], draft.initial[amount] = change, mul(start, size)
             draft.assigned[name] = symbol(amount) / size
-            draft.carried[id] = amount, size
+            draft.amounts[id] = amount, size
         else:
             draft.rates[name], draft.initial[name] = change if is_amount else change / size, start
 
     def _start_of_species(self, s: Any, is_amount: bool, size: Node) -> Node | None:
-        """Return the initial value as formulas mean it, None if there is none."""
+        """Return the initial value as an amount or concentration, whichever formulas mean; None if there is none."""
         if s.isSetInitialAmount():
             amount = as_node(float(s.getInitialAmount()))
             start = amount if is_amount else amount / size
@@ -493,7 +494,7 @@ class _SbmlReader:
 
 
 def _has_value(element: Any) -> bool:
-    """Tell whether an element says a value."""
+    """Tell whether an element has a value."""
     words = ("Value", "Size", "InitialAmount", "InitialConcentration", "Stoichiometry")
     return any(getattr(element, f"isSet{word}", bool)() for word in words)
 

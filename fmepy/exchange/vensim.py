@@ -16,18 +16,18 @@ from fmepy.dmi.model import ModularModel
 from fmepy.dmi.modules import Module
 from fmepy.dmi.text import MAX_TEXT
 from fmepy.errors import ArgumentError, ModelError, listed
-from fmepy.exchange.files import read_bytes, read_text
 from fmepy.exchange.vensim_mdl import read_mdl
 from fmepy.exchange.vensim_system import ForeignSystem
 from fmepy.exchange.vensim_text import Translation, read_series
 from fmepy.exchange.vensim_xmile import read_xmile
+from fmepy.tables.text_files import read_bytes, read_text
 from fmepy.types import Vector
 
 SUFFIXES = (".mdl", ".xmile", ".stmx")
 MOST_STEPS = 10_000_000
 MOST_BYTES = 20_000_000
 REST = "model"
-"""The module of what no view shows."""
+"""The module of variables that no view shows."""
 
 
 class VensimModel(ModularModel):
@@ -38,9 +38,9 @@ class VensimModel(ModularModel):
     renamed : Series
         By name in the file (of elements of arrays, too) the name here.
     documentation : DataFrame
-        By name here what the file says of a variable: name, unit, lower, upper, comment, line.
+        By name here the entries of the file: name, unit, lower, upper, comment, line.
     ignored : tuple of str
-        What the file holds and a run does not need.
+        Parts of the file that a run does not use.
     """
 
     renamed: pd.Series
@@ -55,7 +55,7 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
     Parameters
     ----------
     path : str or Path
-        The file. It is data: nothing in it is run, and it makes no other file be read.
+        The file. It is data: nothing in it is executed, and no other file is read because of it.
     data : str or Path, or a list of such, optional
         CSV or tab files with the series of data variables, by the names in the model: the first column is the time and
         the others are variables, or the first row is the time. They are held at their ends.
@@ -69,13 +69,13 @@ def read_vensim(path: Any, data: Any = None) -> VensimModel:
     Raises
     ------
     ModelError
-        A file that is not whole; what cannot be said, all of it at once, with variable, function and line:
+        The file is incomplete, or uses features that modules lack, all listed with variable, function and line:
         spreadsheets read by cell, data of other runs, allocation, sub-models, control variables that change.
 
     Notes
     -----
-    What a file means is kept: ``^`` is right-associative, ``-2^2`` is 4, MODULO, INTEGER and QUANTUM truncate, tables
-    hold at their ends unless the file says otherwise. Macros are expanded.
+    Expressions keep their meaning in the file: ``^`` is right-associative, ``-2^2`` is 4, MODULO, INTEGER and QUANTUM
+    truncate, tables are constant beyond their ends unless the file says otherwise. Macros are expanded.
 
     Examples
     --------
@@ -119,8 +119,8 @@ def _read(file: Path) -> ForeignSystem:
     if suffix not in SUFFIXES:
         raise ArgumentError(f"{file}: {listed(SUFFIXES)} are read, by the ending of the name.")
     if suffix != ".mdl":
-        return read_xmile(read_bytes(file, MOST_BYTES), str(file))
-    text = read_text(file, MOST_BYTES, other="cp1252")
+        return read_xmile(read_bytes(file, MOST_BYTES, ModelError), str(file))
+    text = read_text(file, MOST_BYTES, ModelError, other="cp1252")
     return read_mdl(text.replace("\r\n", "\n").replace("\r", "\n"), str(file))
 
 
@@ -152,7 +152,7 @@ def _modules(t: Translation) -> list[Module]:
         module = home.get(of) or t.variables[of].equations[0].group or REST
         lines.setdefault(module, []).extend(found)
     shapes = {v.name: ", ".join(map(t.word_of, v.ranges)) for v in t.variables.values() if v.axes}
-    if not any(lines.values()):  # nothing but constants: they are what there is to see
+    if not any(lines.values()):  # a model of constants only: they become the statements
         lines[REST] = [f"{n} = {x}" for i in t.items.values() for n, x in i.numbers.items()]
         t.items.clear()
         if not lines[REST]:
@@ -172,7 +172,7 @@ def _modules(t: Translation) -> list[Module]:
 
 
 def _parts(lines: list[str]) -> Iterator[list[str]]:
-    """Yield the statements of a view in parts that a module can hold."""
+    """Yield the statements of a view in parts that fit into a module."""
     part: list[str] = []
     size = 0
     for line in lines:
@@ -185,32 +185,32 @@ def _parts(lines: list[str]) -> Iterator[list[str]]:
         yield part
 
 
-def _module_name(view: str, taken: set[str]) -> str:
+def _module_name(view: str, used: set[str]) -> str:
     name = "".join(c if c.isalnum() or c in "_-. " else "_" for c in view).strip()[:60] or REST
-    while name.casefold() in taken:
+    while name.casefold() in used:
         name += "_"
-    taken.add(name.casefold())
+    used.add(name.casefold())
     return name
 
 
 def _documentation(t: Translation) -> pd.DataFrame:
-    """Return what the file says of each variable."""
-    said = {v.name: v.equations[0] for v in t.variables.values()}
-    rows = [(e.label, t.variables[e.key].unit, e.lower, e.upper, e.comment, e.line) for e in said.values()]
+    """Return the documentation of each variable in the file."""
+    first_equations = {v.name: v.equations[0] for v in t.variables.values()}
+    rows = [(e.label, t.variables[e.key].unit, e.lower, e.upper, e.comment, e.line) for e in first_equations.values()]
     columns = ["name", "unit", "lower", "upper", "comment", "line"]
-    return pd.DataFrame(rows, columns=columns, index=pd.Index(said, name="variable", dtype=object))
+    return pd.DataFrame(rows, columns=columns, index=pd.Index(first_equations, name="variable", dtype=object))
 
 
 def _renamed(t: Translation) -> pd.Series:
-    """Return by name in the file, of elements too, what it is called here."""
-    found: dict[str, str] = {}
+    """Return the names here by names in the file, those of elements too."""
+    names: dict[str, str] = {}
     for v in t.variables.values():
-        found[v.label] = v.name
+        names[v.label] = v.name
         if v.is_table:
             continue
         for eq in v.equations:
             for place in t.system.places(eq.subs, eq.excepts):
                 if place:
                     there = ",".join(t.system.labels.get(p, p) for p in place)
-                    found[f"{v.label}[{there}]"] = t.reference(v, place)
-    return pd.Series(found, dtype=object, name="name")
+                    names[f"{v.label}[{there}]"] = t.reference(v, place)
+    return pd.Series(names, dtype=object, name="name")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from fmepy.errors import ModelError
-from fmepy.exchange.expressions import Expr, Reader, UnsaidError, key_of, number, shown, tokens_of
+from fmepy.exchange.expressions import Expr, Reader, ReadError, key_of, number, shown, tokens_of
 from fmepy.exchange.vensim_system import Equation, ForeignSystem, Macro
 
 MOST_EQUATIONS = 20_000
@@ -23,7 +23,7 @@ _NUMERIC_RANGE = re.compile(r"(.*?)(\d+)\s*-\s*(.*?)(\d+)", re.S)
 
 
 def read_mdl(text: str, where: str) -> ForeignSystem:
-    """Return what a file of Vensim holds."""
+    """Return the contents of a file of Vensim."""
     system = ForeignSystem(where, "mdl")
     sketch = _SKETCH.search(text)
     equations, rest = (text[: sketch.start()], text[sketch.start() :]) if sketch else (text, "")
@@ -52,7 +52,7 @@ def read_mdl(text: str, where: str) -> ForeignSystem:
             continue
         try:
             eq = _entry(system, head, line)
-        except UnsaidError as error:
+        except ReadError as error:
             system.refuse(error.line or line, shown(re.split(r"[=\[(:~]", head)[0])[:80], str(error))
             continue
         if eq is not None:
@@ -70,7 +70,7 @@ def _entries(text: str) -> Iterator[tuple[list[str], int]]:
         fields: list[str] = []
         at = start
         while True:
-            signs = (_END if fields else _SIGN).finditer(text, at)  # quotes mean something in the equation alone
+            signs = (_END if fields else _SIGN).finditer(text, at)  # quotes have a meaning only in the equation
             end = next((m.start() for m in signs if m.group() in "~|"), length)
             fields.append(text[at:end])
             at = end + 1
@@ -83,26 +83,26 @@ def _entries(text: str) -> Iterator[tuple[list[str], int]]:
 
 
 def _entry(system: ForeignSystem, head: str, line: int) -> Equation | None:
-    """Return the equation in the first field of an entry; None where it says something else."""
+    """Return the equation in the first field of an entry; None if the field is not an equation."""
     reader = Reader(tokens_of(head, "mdl", line), "mdl")
     line = reader.token.line
     if reader.token.text.startswith(":") and reader.token.kind == "sign":
-        system.ignored.append(f"line {line}: {shown(head):.60}")  # constraints and tests are no part of a run
+        system.ignored.append(f"line {line}: {shown(head):.60}")  # constraints and tests do not affect a run
         return None
     label = reader.name()
-    if reader.takes(":"):
+    if reader.accept(":"):
         _range(system, label, reader)
         return None
-    if reader.takes("<->"):
+    if reader.accept("<->"):
         other = system.label(reader.name())
         key = system.add_range(label, [other])
         system.maps[key, other] = system.maps[other, key] = []
         return None
     subs, excepts = reader.subscripts(), []
-    if reader.takes(":except:"):
+    if reader.accept(":except:"):
         while True:
             excepts.append(reader.subscripts())
-            if not reader.takes(","):
+            if not reader.accept(","):
                 break
     keyword = ""
     while reader.token.kind == "sign" and reader.token.text.startswith(":") and reader.token.text != ":=":
@@ -113,9 +113,9 @@ def _entry(system: ForeignSystem, head: str, line: int) -> Equation | None:
     eq = Equation(shown(label), subs, None, line, tuple(excepts), keyword=keyword)
     if reader.token.text == "(":
         eq.expr = reader.points()
-    elif any(reader.takes(sign) for sign in ("=", "==", ":=")):
+    elif any(reader.accept(sign) for sign in ("=", "==", ":=")):
         eq.expr = _right(reader)
-    reader.at_end()
+    reader.expect_end()
     return eq
 
 
@@ -124,50 +124,50 @@ def _right(reader: Reader) -> Expr:
     line = reader.token.line
     if key_of(reader.token.text) == "tabbed_array":
         reader.next()
-        reader.needs("(")
+        reader.expect("(")
         cells = []
-        while not reader.takes(")"):
+        while not reader.accept(")"):
             cells.append(reader.signed())
-            reader.takes(",")
+            reader.accept(",")
         return Expr("list", tuple(map(number, cells)), line=line)
     return reader.values()
 
 
 def _range(system: ForeignSystem, label: str, reader: Reader) -> None:
-    """Read the elements of a range, and what it is mapped to."""
+    """Read the elements of a range, and its mappings."""
     elements: list[str] = []
-    while not reader.takes("->") and reader.token.kind != "end":
-        if reader.takes("("):
+    while not reader.accept("->") and reader.token.kind != "end":
+        if reader.accept("("):
             elements += _numbered(reader)
         else:
             elements.append(reader.name())
-            if reader.takes("("):
+            if reader.accept("("):
                 raise reader.error(
                     f"the elements of {shown(label)!r} are read by {shown(elements[-1])}: write them into the file"
                 )
-        reader.takes(",")
+        reader.accept(",")
     key = system.add_range(label, elements)
     while reader.token.kind != "end":
-        if reader.takes("("):
+        if reader.accept("("):
             target = system.label(reader.name())
-            reader.needs(":")
+            reader.expect(":")
             others = []
-            while not reader.takes(")"):
+            while not reader.accept(")"):
                 others.append(system.label(reader.name()))
-                reader.takes(",")
+                reader.accept(",")
             system.maps[key, target] = others
         else:
             system.maps[key, system.label(reader.name())] = []
-        reader.takes(",")
+        reader.accept(",")
 
 
 def _numbered(reader: Reader) -> list[str]:
     """Return the elements of (A1-A5)."""
     parts: list[list[str]] = [[]]
-    while not reader.takes(")"):
+    while not reader.accept(")"):
         if reader.token.kind == "end":
             raise reader.error("')' is missing at the end")
-        parts.append([]) if reader.takes("-") else parts[-1].append(reader.next().text)
+        parts.append([]) if reader.accept("-") else parts[-1].append(reader.next().text)
     text = "-".join("".join(p) for p in parts)
     match = _NUMERIC_RANGE.fullmatch(text)
     if match is None or key_of(match[1]) != key_of(match[3]) or not 0 <= int(match[4]) - int(match[2]) < 10_000:
@@ -176,7 +176,7 @@ def _numbered(reader: Reader) -> list[str]:
 
 
 def _describe(eq: Equation, fields: list[str]) -> None:
-    """Put unit, limits and comment on an equation."""
+    """Set unit, limits and comment of an equation."""
     unit = shown(fields[0]) if fields else ""
     if match := _LIMITS.fullmatch(unit):
         unit = match[1].strip()

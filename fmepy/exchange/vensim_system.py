@@ -1,4 +1,4 @@
-"""What a file of Vensim or Stella holds, before it is translated: equations, ranges of subscripts, macros, views."""
+"""The contents of a file of Vensim or Stella before translation: equations, ranges of subscripts, macros, views."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ from math import prod
 from operator import add, mul, sub, truediv
 
 from fmepy.errors import ModelError, counted, did_you_mean
-from fmepy.exchange.expressions import Expr, UnsaidError, called, key_of, name, shown
+from fmepy.exchange.expressions import Expr, ReadError, called, key_of, name, shown
 
 CONTROLS = {"initial_time": "t_start", "final_time": "t_end", "time_step": "dt", "saveper": "dt"}
-"""Control variables, and what stands for them."""
+"""Control variables, and their names in modules."""
 _ARITHMETIC = {"+": add, "-": sub, "*": mul, "/": truediv}
 MOST_ELEMENTS = 10_000
 MOST_MACROS = 10
-"""Most macros inside one another."""
-MOST_TOLD = 20
+"""Largest depth of nested macros."""
+MOST_SHOWN = 20
 Where = Mapping[str, str]
-"""By range, the element of it at which an equation is said."""
+"""By range the current element of an equation."""
 
 
 @dataclass
 class Equation:
-    """One equation as the file has it.
+    """One equation of the file.
 
     Attributes
     ----------
     label : str
-        The name, as its author sees it.
+        The name, as the program shows it.
     subs : tuple of Expr
         Subscripts of the left-hand side.
     expr : Expr, optional
         The right-hand side; ``list`` are numbers by element, ``points`` a table; None: data.
     excepts : tuple of tuple of Expr
-        Elements that it does not hold for.
+        Elements for which it does not hold.
     line : int
     unit, comment, lower, upper, group
-        What is said of it.
+        Its documentation.
     depth : int
-        Macros inside one another that it comes from.
+        Depth of nested macros that it comes from.
     keyword : str
-        What is between the data: interpolate, hold backward.
+        Interpolation of data: interpolate, hold backward.
     """
 
     label: str
@@ -61,7 +61,7 @@ class Equation:
 
     @cached_property
     def key(self) -> str:
-        """What it is found by."""
+        """The key of its name."""
         return key_of(self.label)
 
 
@@ -72,7 +72,7 @@ def is_stock(e: Expr) -> bool:
 
 @dataclass(eq=False)
 class ForeignVariable:
-    """A variable of the file: what we call it, its equations, the ranges of its axes."""
+    """A variable of the file: its name there and here, its equations, the ranges of its axes."""
 
     label: str
     name: str
@@ -93,7 +93,7 @@ class ForeignVariable:
 
 @dataclass
 class Macro:
-    """A macro: its arguments, what it gives, its equations."""
+    """A macro: its inputs, outputs and equations."""
 
     label: str
     inputs: list[str]
@@ -108,24 +108,24 @@ class ForeignSystem:
     Attributes
     ----------
     where : str
-        The file, to open messages with.
+        The file, for the beginning of messages.
     dialect : {"mdl", "xmile"}
     equations : list of Equation
     ranges : dict of str to list of str
         Elements of ranges, ranges inside ranges too, by key.
     maps : dict of (str, str) to list of str
-        By two ranges, what belongs in the second to each element of the first.
+        By two ranges, the elements of the second that belong to those of the first.
     labels : dict of str to str
-        Of ranges and elements, as their author sees them.
+        Names of ranges and elements, as the program shows them.
     macros : dict of str to Macro
     views : dict of str to list of str
-        Keys of what a view shows, in the order of the file.
+        Keys of the variables in a view, in the order of the file.
     method : str
-        euler, rk4, or what there is no word for.
+        euler, rk4, or the name of an unknown method.
     ignored : list of str
-        What a run does not need.
+        Parts of the file that a run does not use.
     problems : list of (int, str, str)
-        Line, variable, and what cannot be said.
+        Line, variable, and what cannot be translated.
     """
 
     where: str
@@ -143,22 +143,22 @@ class ForeignSystem:
     _families: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def refuse(self, line: int, label: str, message: str) -> None:
-        """Keep in mind what cannot be said."""
+        """Record a problem, to be raised by `check`."""
         self.problems.append((line, label, message))
-        if len(self.problems) > 2 * MOST_TOLD:
+        if len(self.problems) > 2 * MOST_SHOWN:
             self.check()
 
     def check(self) -> None:
-        """Raise what cannot be said, all of it."""
-        found = sorted(set(self.problems))
-        if not found:
+        """Raise an error with all problems, if there are any."""
+        problems = sorted(set(self.problems))
+        if not problems:
             return
-        lines = [f"  line {n}{f', {label!r:.80}' if label else ''}: {text}" for n, label, text in found[:MOST_TOLD]]
-        lines += [f"  ... and {len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
-        raise ModelError(f"{self.where}: {counted(len(found), 'thing')} cannot be read.\n" + "\n".join(lines))
+        lines = [f"  line {n}{f', {label!r:.80}' if label else ''}: {text}" for n, label, text in problems[:MOST_SHOWN]]
+        lines += [f"  ... and {len(problems) - MOST_SHOWN} more"] if len(problems) > MOST_SHOWN else []
+        raise ModelError(f"{self.where}: {counted(len(problems), 'thing')} cannot be read.\n" + "\n".join(lines))
 
     def label(self, text: str) -> str:
-        """Return the key of the name of a range or element, whose spelling is kept."""
+        """Return the key of the name of a range or element, and record its spelling."""
         key = key_of(text)
         self.labels.setdefault(key, shown(text))
         return key
@@ -172,23 +172,23 @@ class ForeignSystem:
     # subscripts
 
     def elements(self, key: str, inside: tuple[str, ...] = ()) -> list[str]:
-        """Return the elements of a range, those of ranges in it put in."""
+        """Return the elements of a range, including those of ranges in it."""
         if key not in self._elements:
             if key in inside:
-                raise UnsaidError(f"the ranges {', '.join(inside)} are made of one another")
+                raise ReadError(f"the ranges {', '.join(inside)} are made of one another")
             if key not in self.ranges:
-                raise UnsaidError(f"there is no range of subscripts {key!r}.{did_you_mean(key, self.ranges)}")
-            found: dict[str, None] = {}
+                raise ReadError(f"there is no range of subscripts {key!r}.{did_you_mean(key, self.ranges)}")
+            elements: dict[str, None] = {}
             for e in self.ranges[key]:
                 more = self.elements(e, (*inside, key)) if e in self.ranges and e != key else [e]
-                found.update(dict.fromkeys(more))
-            if len(found) > MOST_ELEMENTS:
-                raise UnsaidError(f"the range {self.labels[key]!r} has more than {MOST_ELEMENTS} elements")
-            self._elements[key] = list(found)
+                elements.update(dict.fromkeys(more))
+            if len(elements) > MOST_ELEMENTS:
+                raise ReadError(f"the range {self.labels[key]!r} has more than {MOST_ELEMENTS} elements")
+            self._elements[key] = list(elements)
         return self._elements[key]
 
     def number_of(self, key: str, element: str) -> int:
-        """Return the number, from 1, of an element of a range (or by itself) in the whole family."""
+        """Return the number, from 1, of an element of a range (or alone) in the largest range that includes it."""
         if key not in self._families:
             inside = set(self.elements(key)) if key in self.ranges else {key}
             family = max((f for f in map(self.elements, self.ranges) if inside <= set(f)), key=len)
@@ -201,13 +201,13 @@ class ForeignSystem:
         return {e: None for key in self.ranges for e in self.elements(key)}
 
     def mapped(self, source: str, target: str) -> dict[str, str] | None:
-        """Return by element of the range `target` that of `source` which belongs to it."""
+        """Return the elements of the range `source` by the elements of `target` that they are mapped to."""
         if (source, target) in self.maps:
             there = self.maps[source, target] or self.elements(target)
-            found = {}
+            by_target = {}
             for e, others in zip(self.elements(source), there, strict=False):
-                found.update(dict.fromkeys(self.elements(others) if others in self.ranges else [others], e))
-            return found
+                by_target.update(dict.fromkeys(self.elements(others) if others in self.ranges else [others], e))
+            return by_target
         back = self.maps.get((target, source))
         if back is None:
             return None
@@ -215,13 +215,13 @@ class ForeignSystem:
         return {e: o for e, o in zip(self.elements(target), there, strict=False) if o not in self.ranges}
 
     def element(self, sub: str, where: Where) -> str:
-        """Return the element that a subscript is, where an equation is said."""
+        """Return the element of a subscript, given the current elements of an equation."""
         if sub in where:
             return where[sub]
         if sub not in self.ranges:
             if sub in self.all_elements:
                 return sub
-            raise UnsaidError(f"there is no subscript {sub!r}.{did_you_mean(sub, [*self.ranges, *self.all_elements])}")
+            raise ReadError(f"there is no subscript {sub!r}.{did_you_mean(sub, [*self.ranges, *self.all_elements])}")
         own = self.elements(sub)
         known = {target: e for target, e in where.items() if target in self.ranges}
         for target, e in known.items():
@@ -232,13 +232,13 @@ class ForeignSystem:
         inside = [e for e in known.values() if e in own]
         if len(inside) == 1:
             return inside[0]
-        raise UnsaidError(f"the range {self.labels[sub]!r} is neither on the left nor mapped to what is")
+        raise ReadError(f"the range {self.labels[sub]!r} is neither on the left nor mapped to a range there")
 
     def places(self, subs: Iterable[Expr], excepts: Iterable[tuple[Expr, ...]] = ()) -> list[tuple[str, ...]]:
-        """Return the elements that subscripts on the left stand for, in the order of lists of numbers."""
+        """Return the elements of subscripts on the left, in the order of lists of numbers."""
         axes = [self.elements(s.value) if s.value in self.ranges else [s.value] for s in subs]
         if prod(map(len, axes)) > MOST_ELEMENTS:
-            raise UnsaidError(f"more than {MOST_ELEMENTS} elements")
+            raise ReadError(f"more than {MOST_ELEMENTS} elements")
         left_out = {place for e in excepts for place in self.places(e)}
         return [place for place in product(*axes) if place not in left_out]
 
@@ -250,9 +250,9 @@ class ForeignSystem:
         return {eq.key: eq for eq in self.equations}
 
     def value(self, e: Expr, depth: int = 0, *, at_start: bool = False) -> float:
-        """Return what an expression of constants is; `at_start`, one of time, too, is what it is then."""
+        """Return the value of an expression of constants; `at_start` also one of time at the start."""
         if depth > 100:
-            raise UnsaidError("it needs itself")
+            raise ReadError("it depends on itself")
         if e.word == "number":
             return float(e.value)
         inner = self.known[e.value].expr if e.word == "name" and e.value in self.known and not e.subs else None
@@ -275,13 +275,13 @@ class ForeignSystem:
                         total = _ARITHMETIC[sign](total, a)
                     return total
         except (ArithmeticError, TypeError):
-            raise UnsaidError("it has no value", e.line) from None
-        raise UnsaidError("it is no constant: it is needed before the run begins; write a number", e.line)
+            raise ReadError("it has no value", e.line) from None
+        raise ReadError("it is no constant: it is needed before the run begins; write a number", e.line)
 
     # macros
 
     def expand_macros(self) -> None:
-        """Put in what macros stand for: their equations once a call, under names of their own."""
+        """Replace calls of macros by their equations, a copy with new names for each call."""
         numbers, total = count(1), 0
         waiting = list(self.equations)
         self.equations = []
@@ -289,10 +289,10 @@ class ForeignSystem:
             eq = waiting.pop(0)
             self.equations.append(eq)
             if eq.expr is not None and self.macros:
-                made: list[Equation] = []
-                eq.expr = eq.expr.changed(self._expansion(eq, numbers, made))
-                waiting[:0] = made
-                total += len(made)
+                new: list[Equation] = []
+                eq.expr = eq.expr.changed(self._expansion(eq, numbers, new))
+                waiting[:0] = new
+                total += len(new)
             if total > MOST_ELEMENTS or eq.depth > MOST_MACROS:
                 raise ModelError(f"{self.where}: macros that call one another without end, from {eq.label!r:.60} on.")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from fmepy.dmi.data_items import Index, Item, item
 from fmepy.dmi.unit_text import read_unit
-from fmepy.exchange.expressions import Expr, UnsaidError, key_of, name
+from fmepy.exchange.expressions import Expr, ReadError, key_of, name
 from fmepy.exchange.vensim_formulas import BY_ELEMENT, REDUCED, Formulas
 from fmepy.exchange.vensim_system import CONTROLS, Equation, ForeignSystem, ForeignVariable, Where, is_stock
 from fmepy.language.tree import MAX_EXPRESSION
@@ -27,7 +27,7 @@ Series = dict[str, tuple[Vector, Vector]]
 
 
 class Translation(Formulas):
-    """The variables of a system, and what they are in the language of modules.
+    """The variables of a system, translated into statements and items.
 
     Attributes
     ----------
@@ -51,26 +51,26 @@ class Translation(Formulas):
     # statements
 
     def _statements(self, v: ForeignVariable) -> list[str]:
-        found: list[str] = []
+        lines: list[str] = []
         if v in self.broken:
-            return found
+            return lines
         if all(eq.expr is None for eq in v.equations):
-            if found_item := self._guarded(v, v.equations[0], series_item, self._series):
+            if found_item := self._attempt(v, v.equations[0], series_item, self._series):
                 self.items[v.name] = found_item
-            return found
+            return lines
         if v.is_table:
             for eq in v.equations:
-                self._guarded(v, eq, self._table_items, eq)
-            return found
+                self._attempt(v, eq, self._table_items, eq)
+            return lines
         if all(self._is_number(eq.expr) for eq in v.equations):
-            self._guarded(v, v.equations[0], self._constant)
-            return found
+            self._attempt(v, v.equations[0], self._constant)
+            return lines
         for eq in v.equations:
-            found += self._guarded(v, eq, self._of_equation, eq) or []
-        return self._described(v, found)
+            lines += self._attempt(v, eq, self._of_equation, eq) or []
+        return self._documented(v, lines)
 
-    def _described(self, v: ForeignVariable, lines: list[str]) -> list[str]:
-        """Return statements with unit and comment behind the first that gives the variable its value."""
+    def _documented(self, v: ForeignVariable, lines: list[str]) -> list[str]:
+        """Return statements with unit and comment after the first that assigns the variable."""
         target = re.compile(rf"{v.name}(\[[^\]]*\])?(\(0\))? = ")
         at = next((i for i, line in enumerate(lines) if target.match(line)), -1)
         is_read = v.unit and not re.search(r"[\[\],:#]", v.unit) and read_unit(v.unit) is not None
@@ -88,45 +88,45 @@ class Translation(Formulas):
     def _constant(self, v: ForeignVariable) -> None:
         values: dict[Index, float | Forcing] = {}
         for eq in v.equations:
-            for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
+            for place, e in zip(self.system.places(eq.subs, eq.excepts), self._right_sides(eq), strict=True):
                 values[tuple(map(self.word_of, place))] = self.system.value(e)
-        said = v.equations[0]
-        words: dict[str, Any] = {"lower": said.lower, "upper": said.upper, "comment": said.comment}
+        first = v.equations[0]
+        words: dict[str, Any] = {"lower": first.lower, "upper": first.upper, "comment": first.comment}
         self.items[v.name] = Item(v.name, values, unit=v.unit, source=self.system.where, **words)
 
-    def _listed(self, eq: Equation) -> list[Expr]:
+    def _right_sides(self, eq: Equation) -> list[Expr]:
         """Return the right-hand side of each place of an equation."""
         places = self.system.places(eq.subs, eq.excepts)
         if eq.expr is None:
-            raise UnsaidError("some of its elements are data, others equations", eq.line)
+            raise ReadError("some of its elements are data, others equations", eq.line)
         if eq.expr.word != "list":
             return [eq.expr] * len(places)
         if len(eq.expr.args) != len(places):
-            raise UnsaidError(f"{len(eq.expr.args)} numbers for {len(places)} elements", eq.line)
+            raise ReadError(f"{len(eq.expr.args)} numbers for {len(places)} elements", eq.line)
         return list(eq.expr.args)
 
     def _of_equation(self, v: ForeignVariable, eq: Equation) -> list[str]:
         if self._is_general(eq):
             self._bound = [s.value for s in eq.subs]
             try:
-                return self._of_element(v, self.reference(v, self._bound), self._listed(eq)[0], {})
+                return self._of_element(v, self.reference(v, self._bound), self._right_sides(eq)[0], {})
             finally:
                 self._bound = None
-        found = []
-        for place, e in zip(self.system.places(eq.subs, eq.excepts), self._listed(eq), strict=True):
+        lines = []
+        for place, e in zip(self.system.places(eq.subs, eq.excepts), self._right_sides(eq), strict=True):
             where = {s.value: p for s, p in zip(eq.subs, place, strict=True) if s.value in self.system.ranges}
-            found += self._of_element(v, self.reference(v, place), e, where)
-        return found
+            lines += self._of_element(v, self.reference(v, place), e, where)
+        return lines
 
     def _is_general(self, eq: Equation) -> bool:
-        """Tell whether an equation can be said once, of all elements of its ranges."""
+        """Tell whether an equation can be written once for all elements of its ranges."""
         ranges, bound = self.system.ranges, [s.value for s in eq.subs]
         if not eq.subs or eq.excepts or eq.expr is None or len(set(bound)) < len(bound):
             return False
         for p in eq.expr.parts(subscripts=False):
             marked = [tuple(s.value for s in q.subs if s.word == "each") for q in p.parts() if q.word == "name"]
             if p.word == "call" and len(set(filter(None, marked))) > 1:
-                return False  # arrays are joined by their shapes
+                return False  # arrays are combined by their shapes
             v = self.variables.get(p.value)
             if p.word == "list" or (p.word == "call" and (p.subs or p.value in BY_ELEMENT or (v and v.axes))):
                 return False
@@ -146,16 +146,16 @@ class Translation(Formulas):
         return True
 
     def _of_element(self, v: ForeignVariable, target: str, e: Expr, where: Where) -> list[str]:
-        self._parts, self._label = [], v.label
+        self._hidden, self._label = [], v.label
         if is_stock(e) and not self._at_start:
-            kept = [f"nonnegative {target}"] if e.value == "integ_nonnegative" else []
+            nonnegative = [f"nonnegative {target}"] if e.value == "integ_nonnegative" else []
             rate, start = self.text(e.args[0], where), self._with_starts(self.text, e.args[1], where)
-            lines = [f"d({target})/dt = {rate}", f"{target}(0) = {start}", *kept]
+            lines = [f"d({target})/dt = {rate}", f"{target}(0) = {start}", *nonnegative]
         else:
             lines = [f"{target} = {self.text(e, where)}"]
-        lines = [*self._parts, *lines]
+        lines = [*self._hidden, *lines]
         if any(len(line) > MAX_EXPRESSION for line in lines):
-            raise UnsaidError(f"it is longer than {MAX_EXPRESSION} characters in our words; split it")
+            raise ReadError(f"it is longer than {MAX_EXPRESSION} characters in the language of modules; split it")
         return lines
 
     def _table_items(self, v: ForeignVariable, eq: Equation) -> None:
@@ -164,17 +164,17 @@ class Translation(Formulas):
 
     @cached_property
     def control(self) -> dict[str, float]:
-        """The values of control variables, which are constant."""
-        found = {}
+        """The values of control variables, which must be constant."""
+        values = {}
         for key in CONTROLS:
             eq = self.system.known.get(key)
             if eq is None or eq.expr is None:
                 continue
             try:
-                found[key] = self.system.value(eq.expr)
-            except UnsaidError as error:
+                values[key] = self.system.value(eq.expr)
+            except ReadError as error:
                 self.system.refuse(eq.line, eq.label, str(error))
-        return found
+        return values
 
 
 # --- data variables: their series, from tables as Vensim and PySD write them
@@ -185,9 +185,9 @@ _BETWEEN = {"": "linear", "interpolate": "linear", "hold backward": "constant"}
 def read_series(files: Any) -> Series:
     """Return times and values by key of a variable or element, from CSV or tab files.
 
-    The first column is the time and the others are variables; or the first row is the time, and the others are.
+    The first column is the time and the others are variables; or the first row is the time, the others are variables.
     """
-    found: Series = {}
+    series: Series = {}
     for file in [files] if isinstance(files, str | Path) else files or ():
         sheet = read_text_file(Path(file), str(file))
         if all(NUMBER.fullmatch(str(c).strip()) for c in sheet.frame.columns[1:]):
@@ -201,8 +201,8 @@ def read_series(files: Any) -> Series:
                 raise sheet.error(f"{other!r} and {column!r} are one variable; keep one of the columns.")
             t, y = sheet.times(times), np.array(sheet.numbers(column), dtype=float)
             if np.isfinite(y).any():
-                found[_key(column)] = t[np.isfinite(y)], y[np.isfinite(y)]
-    return found
+                series[_key(column)] = t[np.isfinite(y)], y[np.isfinite(y)]
+    return series
 
 
 def _key(name: str) -> str:
@@ -216,22 +216,22 @@ def series_item(v: ForeignVariable, series: Series) -> Item:
     Raises
     ------
     UnsaidError
-        There is no such series, or no word for what is between its data.
+        There is no such series, or its interpolation is unknown.
     """
     eq = v.equations[0]
     if eq.keyword not in _BETWEEN:
-        raise UnsaidError(f":{eq.keyword.upper()}: has no word here; :INTERPOLATE: and :HOLD BACKWARD: do", eq.line)
+        raise ReadError(f":{eq.keyword.upper()}: is not supported; :INTERPOLATE: and :HOLD BACKWARD: are", eq.line)
     keys = ["[".join([eq.key, *([",".join(p)] if p else [])]) for p in product(*v.axes)]
     if any(key not in series for key in keys):
-        raise UnsaidError("it is data, of which the file has none: read_vensim(..., data='file.csv')", eq.line)
+        raise ReadError("it is data, of which the file has none: read_vensim(..., data='file.csv')", eq.line)
     between = _BETWEEN[eq.keyword]
-    times = np.unique(np.concatenate([series[key][0] for key in keys]))  # elements are measured at times of their own
+    times = np.unique(np.concatenate([series[key][0] for key in keys]))  # elements may have different times
     values = np.column_stack([_at(times, *series[key], between) for key in keys]).reshape(len(times), *map(len, v.axes))
     return item(values, times=times, interpolation=between, extrapolate=True, unit=v.unit)
 
 
 def _at(times: Vector, known: Vector, values: Vector, between: str) -> Vector:
-    """Return the values of a series at more times than its own."""
+    """Return the values of a series at times that include its own."""
     if between == "linear":
         return np.interp(times, known, values)
     return values[np.maximum(np.searchsorted(known, times, side="right") - 1, 0)]

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from fmepy.errors import ModelError
-from fmepy.exchange.expressions import Expr, Reader, UnsaidError, called, key_of, name, number, shown, tokens_of
+from fmepy.exchange.expressions import Expr, Reader, ReadError, called, key_of, name, number, shown, tokens_of
 from fmepy.exchange.files import Element, parse_xml
 from fmepy.exchange.vensim_mdl import MOST_EQUATIONS
 from fmepy.exchange.vensim_system import Equation, ForeignSystem, Macro
@@ -26,8 +26,7 @@ _UNCLOSED = re.compile(_OPENED + rb"(?:(?!</\1>|<(?:stock|flow|aux) ).)*(?=<(?:s
 def _parsed(data: bytes, path: str) -> Element:
     """Return the root of a file.
 
-    A stock, flow or auxiliary that is not closed before the next one begins is taken as closed there, as other programs
-    do.
+    A stock, flow or auxiliary without an end tag ends where the next one begins, as in other programs.
     """
     try:
         return parse_xml(data, path, MOST_DEPTH)
@@ -39,7 +38,7 @@ def _parsed(data: bytes, path: str) -> Element:
 
 
 def read_xmile(data: bytes, where: str) -> ForeignSystem:
-    """Return what a file of XMILE holds."""
+    """Return the contents of a file of XMILE."""
     root = _parsed(data, where)
     system = ForeignSystem(where, "xmile")
     if root.tag != "xmile":
@@ -51,8 +50,8 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
             elements = [str(i + 1) for i in range(int(count))]
         system.add_range(dim.name, elements)
     behavior = root.first("behavior")
-    kept = {e.tag for e in behavior.all("stock", "flow") if e.all("non_negative")}
-    reader = _XmileReader(system, {"stock", "flow"} if behavior.all("non_negative") else kept)
+    nonnegative = {e.tag for e in behavior.all("stock", "flow") if e.all("non_negative")}
+    reader = _XmileReader(system, {"stock", "flow"} if behavior.all("non_negative") else nonnegative)
     for macro in root.all("macro"):
         reader.macro(macro)
     models = root.all("model")
@@ -65,7 +64,7 @@ def read_xmile(data: bytes, where: str) -> ForeignSystem:
 
 
 class _XmileReader:
-    """Reads the quantities of models into a system; tags that are `non_negative` stay so where nothing else is said."""
+    """Reads the quantities of models into a system; tags in `non_negative` are nonnegative by default."""
 
     def __init__(self, system: ForeignSystem, non_negative: set[str]) -> None:
         self.system, self.non_negative = system, non_negative
@@ -138,7 +137,7 @@ class _XmileReader:
         parts = v.all("element")
         inside = next((e for e in v.children if e.tag in ("conveyor", "queue", "oven", "leak", "overflow")), None)
         if inside is not None:
-            self.system.refuse(inside.line, label, f"a {inside.tag} has no word here; write it as levels and rates")
+            self.system.refuse(inside.line, label, f"a {inside.tag} is not supported; write it as levels and rates")
             return
         others = {e.tag for e in v.children} - _READ
         self.system.ignored += [f"line {v.line}, {label!r}: <{tag}>" for tag in sorted(others) if ":" not in tag]
@@ -158,34 +157,34 @@ class _XmileReader:
         table = part.first("gf") if part.all("gf") else v.first("gf")
         if v.tag == "gf" or (table.children and not part.first("eqn").text.strip()):
             return self._table(v if v.tag == "gf" else table, label)
-        found = [self.expression(e, label) for e in part.all("eqn") or v.all("eqn") or [part.first("eqn")]]
+        expressions = [self.expression(e, label) for e in part.all("eqn") or v.all("eqn") or [part.first("eqn")]]
         begin = [self.expression(e, label) for e in v.all("init_eqn")]
         points = [self._table(table, label)] if table.children else []
-        if None in (*found, *begin, *points):
+        if None in (*expressions, *begin, *points):
             return None
-        read = [e for e in (*found, *begin, *points) if e is not None]
-        expr = read[0] if len(found) == 1 else Expr("list", tuple(read[: len(found)]), line=part.line)
+        read = [e for e in (*expressions, *begin, *points) if e is not None]
+        expr = read[0] if len(expressions) == 1 else Expr("list", tuple(read[: len(expressions)]), line=part.line)
         expr = called("with_lookup", expr, read[-1], line=expr.line) if points else expr
-        expr = called("active_initial", expr, read[len(found)], line=expr.line) if begin else expr
-        said = {e.text.strip().casefold() != "false" for e in v.all("non_negative")}
-        kept = said == {True} or (not said and v.tag in self.non_negative)
+        expr = called("active_initial", expr, read[len(expressions)], line=expr.line) if begin else expr
+        flags = {e.text.strip().casefold() != "false" for e in v.all("non_negative")}
+        nonnegative = flags == {True} or (not flags and v.tag in self.non_negative)
         if v.tag == "flow":
-            return called("max", expr, number(0)) if kept else expr
-        return self._stock(v, expr, kept) if v.tag == "stock" else expr
+            return called("max", expr, number(0)) if nonnegative else expr
+        return self._stock(v, expr, nonnegative) if v.tag == "stock" else expr
 
-    def _stock(self, v: Element, start: Expr, kept: bool) -> Expr:
+    def _stock(self, v: Element, start: Expr, nonnegative: bool) -> Expr:
         terms = [number(0), *(name(key_of(e.text), line=e.line) for e in v.all("inflow", "outflow"))]
         signs = ["+" if e.tag == "inflow" else "-" for e in v.all("inflow", "outflow")]
         if signs[:1] == ["+"]:
             terms, signs = terms[1:], signs[1:]
         rate = Expr("chain", tuple(terms), tuple(signs), line=v.line) if signs else terms[0]
-        return called("integ_nonnegative" if kept else "integ", rate, start, line=v.line)
+        return called("integ_nonnegative" if nonnegative else "integ", rate, start, line=v.line)
 
     def expression(self, eqn: Element, label: str) -> Expr | None:
         """Return the expression of an equation."""
         try:
             return Reader(tokens_of(eqn.text, "xmile", eqn.line), "xmile").values()
-        except UnsaidError as error:
+        except ReadError as error:
             self.system.refuse(error.line or eqn.line, label, str(error))
             return None
 

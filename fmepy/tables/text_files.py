@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import DataError, counted, did_you_mean, listed
+from fmepy.errors import DataError, FmepyError, counted, did_you_mean, listed
 from fmepy.journal.files import MOST_COLUMNS, MOST_ROWS, MOST_TABLE, read_file
 from fmepy.tables.sheet import COMMA, NUMBER, Sheet, column_names
 
@@ -67,7 +67,7 @@ def read_text_file(
             notes.append(f"columns are separated by {_SEPARATORS[separator]}")
     if lines[0][1].count(separator) > MOST_COLUMNS:
         raise DataError(f"{label}:{lines[0][0]}: there are more than {MOST_COLUMNS} columns; take out some.")
-    rows = _rows(label, lines, separator)
+    rows = rows_of(label, lines, separator)
     (header, names), *cells = rows
     if all(NUMBER.fullmatch(name) for name in names):
         raise DataError(f"{label}:{header}: the first line must hold the names of the columns; got {listed(names)}.")
@@ -88,6 +88,28 @@ def read_text_file(
     frame = pd.DataFrame({name: _column(column, decimal) for name, column in zip(names, columns, strict=True)})
     frame.index = pd.Index([line for line, _ in cells], name="line")
     return Sheet(label, path.stem, frame, header, tuple(f"{path.name}: {note}." for note in notes))
+
+
+def read_bytes(path: Path, most: int, error: type[FmepyError] = DataError) -> bytes:
+    """Return the bytes of a file, at most so many; raise an error of the given kind where it cannot be read."""
+    try:
+        return read_file(path, most)
+    except OSError as why:
+        reason = unreadable(why, path)
+        raise error(reason[0].upper() + reason[1:]) from None
+
+
+def read_text(path: Path, most: int, error: type[FmepyError] = DataError, other: str = "") -> str:
+    """Return a text in UTF-8, in UTF-16 with its mark, else in the encoding `other`, if there is one."""
+    raw = read_bytes(path, most, error)
+    try:
+        text = raw.decode("utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig")
+    except UnicodeDecodeError as why:
+        text = raw.decode(other, errors="replace") if other else raw[: why.start].decode("latin-1") + "\0"
+    if "\0" in text:
+        line = text[: text.index("\0")].count("\n") + 1
+        raise error(f"{path}:{line}: this is no UTF-8 text; save the file as UTF-8.")
+    return text
 
 
 def unreadable(error: OSError, path: Path, label: str | None = None) -> str:
@@ -145,7 +167,7 @@ def _separator(lines: Sequence[str]) -> str:
     return max((",", ";", "\t", "|"), key=re.sub(r'"[^"]*"', "", lines[0]).count)
 
 
-def _rows(label: str, lines: Iterable[tuple[int, str]], separator: str) -> list[tuple[int, list[str]]]:
+def rows_of(label: str, lines: Iterable[tuple[int, str]], separator: str) -> list[tuple[int, list[str]]]:
     """Return the cells of every row, with its line."""
     numbered = list(lines)
     reader = csv.reader((f"{line}\n" for _, line in numbered), delimiter=separator, skipinitialspace=True, strict=True)

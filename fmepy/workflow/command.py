@@ -279,7 +279,7 @@ def run(given: argparse.Namespace) -> int:
     model, folder = _opened(given, strict=given.strict)
     if isinstance(model, ModularModel):
         with collected_warnings(), Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
-            out = model.run_told(progress)
+            out = model.run_with_progress(progress)
         done = {"outputs": out, "diagnostics": model.diagnostics, "variable_map": model.variable_map.reset_index()}
         done["convergence"] = out.attrs["convergence"]
     else:

@@ -46,7 +46,7 @@ def as_python(monkeypatch):
 
     def make(*modules, **arguments):
         with monkeypatch.context() as changed:
-            changed.setattr(traced, "written", refused)
+            changed.setattr(traced, "traced_assignments", refused)
             model = _model(*modules, **arguments)
             assert "not today" in model.engine_note
         return model

@@ -246,7 +246,7 @@ def test_each_diagnostic_is_a_warning_once_or_one_error():
     assert pickle.loads(pickle.dumps(first)).diagnostic == first.diagnostic
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        warn_of(wrong, already=wrong)
+        warn_of(wrong, known_before=wrong)
     with pytest.raises(ModelError, match=r"4 diagnostics:\n  missing: sales.fme, line 1: SE is read"):
         warn_of(wrong, strict=True)
 

@@ -629,8 +629,8 @@ def rewritten(path, name, change):
         ("parameters.tsv", lambda b: b.replace(b"0.8", b"inf"), "line 2, column 'nominalValue': inf is no finite"),
         ("parameters.tsv", lambda b: b.replace(b"0.6\t1", b"-inf\t0"), "line 3, column 'nominalValue': -inf is no f"),
         ("measurements.tsv", lambda b: b.replace(b"0.7", b"0.7\t1"), "line 2: there are 5 cells, and 4 columns"),
-        ("measurements.tsv", lambda b: b.replace(b"0.7", b'"0.7'), r"line 3: .*quotation mark"),
-        ("measurements.tsv", lambda b: b.decode().encode("utf-16-le"), "measurements.tsv is no text in UTF-8; save it"),
+        ("measurements.tsv", lambda b: b.replace(b"0.7", b'"0.7'), r"tsv:2: .*quotation mark"),
+        ("measurements.tsv", lambda b: b.decode().encode("utf-16-le"), "tsv:1: this is no UTF-8 text; save the file"),
         ("measurements.tsv", lambda b: b.replace(b"\nobs_a", b"\n\n# a note\nnobody", 1), "line 4, .*'nobody'"),
     ],
 )  # fmt: skip

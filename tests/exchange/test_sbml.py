@@ -538,7 +538,7 @@ def test_entities_and_what_is_no_xml_are_refused(tmp_path):
     assert "'html' of level" in refused(tmp_path, "<html></html>")
     other = sbml(Parameters=[parameter("x", 1)]).replace("version1", "version2", 1)  # libsbml would end the process
     assert "no SBML" in refused(tmp_path, other)
-    with pytest.raises(ModelError, match="cannot be read"):
+    with pytest.raises(ModelError, match="There is no file"):
         fme.read_sbml(tmp_path / "missing.xml")
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from fmepy.errors import ArgumentError, FmepyError, ModelTextError, did_you_mean, listed
-from fmepy.journal.files import MOST_TEXT, read_file
+from fmepy.journal.files import MOST_TEXT
 from fmepy.parameters.entities import entity_text
 from fmepy.tables.sheet import Sheet
-from fmepy.tables.text_files import unreadable
+from fmepy.tables.text_files import read_text
 from fmepy.vocabulary import own_key
 
 Place = tuple[str | int, ...]
@@ -63,7 +63,7 @@ class TomlTable:
             There is none, it is too large, no UTF-8, or no TOML; with the line.
         """
         path = Path(path)
-        text = _text(path)
+        text = read_text(path, MOST_TEXT, ArgumentError).replace("\r\n", "\n")
         if deep := _DEEP.search(text):  # tomllib's time grows with the square of the depth
             place = f"{path}:{text.count(chr(10), 0, deep.start()) + 1}"
             raise ArgumentError(f"{place}: this is not a key: it has more than {_MOST_DEEP} parts.")
@@ -132,19 +132,6 @@ class TomlTable:
     def beside(self, text: str) -> Path:
         """Return a path of the file, which counts from where the file is."""
         return self.file.parent / Path(text).expanduser()
-
-
-def _text(path: Path) -> str:
-    try:
-        raw = read_file(path, MOST_TEXT)
-    except OSError as error:
-        said = unreadable(error, path)
-        raise ArgumentError(said[0].upper() + said[1:]) from None
-    try:
-        return raw.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = raw[: error.start].count(b"\n") + 1
-        raise ArgumentError(f"{path}:{line}: this is no UTF-8 text; save the file as UTF-8.") from None
 
 
 class _Scanner:
