@@ -152,33 +152,10 @@ def rests(L, y, before):
     return True
 
 
-def is_finite(X):
-    """Tell whether all entries of a matrix are finite."""
-    total = 0.0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            total += 0.0 * X[i, j]
-    return total == 0.0
-
-
-def is_finite_vector(x):
-    """Tell whether all entries of a vector are finite."""
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += 0.0 * x[i]
-    return total == 0.0
-
-
-def copied_vector(a, b):
-    """Write a vector into another one."""
-    for i in range(a.shape[0]):
-        b[i] = a[i]
-
-
 def copied(a, b):
-    """Write a matrix into another one."""
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
+    """Set b to the upper left part of a."""
+    for i in range(b.shape[0]):
+        for j in range(b.shape[1]):
             b[i, j] = a[i, j]
 
 

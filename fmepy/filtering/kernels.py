@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import new
-from fmepy.filtering.arrays import copied_vector, products
+from fmepy.compiled.kernels import copy, new
+from fmepy.filtering.arrays import products
 from fmepy.filtering.limits import matched
 from fmepy.filtering.tangents import update_slopes
 
@@ -89,7 +89,7 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
     """
     n, d, nu, s, v = x.shape[0], X.shape[1], job.nu, job.s, job.v
     direct = which.shape[0] > 0
-    copied_vector(x, x0)
+    copy(x, x0)
     for row in range(m):
         at = which[first + row] if direct else row
         for i in range(n):

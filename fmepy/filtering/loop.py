@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fmepy.compiled.kernels import call, new
-from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, left_multiplied
+from fmepy.compiled.kernels import are_finite, call, copy, new
+from fmepy.filtering.arrays import copied, identity, left_multiplied
 from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
+from fmepy.filtering.moment_tangents import carry_moments
 from fmepy.filtering.partials import Partials
-from fmepy.filtering.tangents import Directions, carry, carry_along, change_slopes, read_slopes, tangents
+from fmepy.filtering.tangents import Directions, carry, change_slopes, read_slopes, tangents
 from fmepy.filtering.transition import TransitionSpace, carries_covariance, is_adaptive, space, transition
 from fmepy.types import Matrix, Vector
 
@@ -45,16 +46,6 @@ def change_state(kind, i, value, x):
     return value
 
 
-def _map_of_events(job, node, tangent):
-    """Multiply the tangent, the identity, by the map of a node's events."""
-    schedule = job.schedule
-    for e in range(schedule.event_at[node], schedule.event_at[node + 1]):
-        if schedule.event_kinds[e] != 1:
-            factor = 0.0 if schedule.event_kinds[e] == 0 else job.event_values[e]
-            for j in range(tangent.shape[0]):
-                tangent[schedule.event_states[e], j] *= factor
-
-
 def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, change):
     """Go from node to node, and write the record; tell where it breaks down.
 
@@ -67,11 +58,8 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
     schedule, record, told, n, d = job.schedule, job.record, job.told, x.shape[0], X.shape[1]
     tangent, work, XW = new(n, n), new(n, n), new(n, d)
     told[0], told[1], told[2] = -1, 0, 0
+    identity(tangent)
     for node in range(schedule.times.shape[0]):
-        if job.recorded:
-            identity(tangent)
-            if node > 0:
-                _map_of_events(job, node - 1, tangent)
         for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
             why = predict(job, state, step, x)
             if why != 0:
@@ -81,14 +69,14 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
                 left_multiplied(Phi, X, XW)
             if job.recorded:
                 left_multiplied(Phi, tangent, work)
-        if not is_finite_vector(x):
+        if not are_finite(x):
             told[0], told[1] = node, STATE_NOT_FINITE
             return
         if not is_sound(state):
             told[0], told[1] = node, COVARIANCE_NOT_FINITE
             return
         if job.recorded:
-            copied_vector(x, record.x_predicted[node])
+            copy(x, record.x_predicted[node])
             write_covariance(state, record.P_predicted[node])
             copied(tangent, record.transitions[node])
         first = schedule.row_at[node]
@@ -99,13 +87,16 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
                 told[0], told[1], told[2] = node, VARIANCE_NOT_POSITIVE, first + bad
                 return
         if job.recorded:
-            copied_vector(x, record.x_filtered[node])
+            copy(x, record.x_filtered[node])
             write_covariance(state, record.P_filtered[node])
+            identity(tangent)
         for e in range(schedule.event_at[node], schedule.event_at[node + 1]):
             factor = change(job, state, e, x)
             if factor != 1.0:
                 for j in range(d):
                     X[schedule.event_states[e], j] *= factor
+                for j in range(n):
+                    tangent[schedule.event_states[e], j] *= factor
 
 
 class _State(NamedTuple):
@@ -136,9 +127,9 @@ def _predict(job, a, step, x):
     schedule, m = job.schedule, job.model
     carried = carries_covariance(m.kind)
     if a.tangents is not None and is_adaptive(m.kind):
-        if not carry_along(job, a.tangents, step, x, a.P, a.y, a.w):
+        if not carry_moments(job, a.tangents, step, x, a.P, a.y, a.w):
             return STATE_NOT_FINITE
-        copied_vector(a.y, x)
+        copy(a.y, x)
         return 0
     if carried:
         copied(a.P, a.S)
@@ -152,7 +143,7 @@ def _predict(job, a, step, x):
         covariance_to_next(a.P, a.Phi, a.S, a.M, a.T)
     if a.tangents is not None:
         carry(job, a.tangents, step, x, a.y, a.Phi, a.S, a.w.A[0], a.T)
-    copied_vector(a.y, x)
+    copy(a.y, x)
     return 0
 
 
@@ -178,7 +169,7 @@ def read(job, node, first, count, x, z, H, sd, delta, errors):
         if job.recorded:
             record.predictions[first + i] = z[var]
             record.sds[first + i] = errors[i]
-            copied_vector(H[var], record.gradients[first + i])
+            copy(H[var], record.gradients[first + i])
 
 
 def _correct(job, a, node, first, count, x, X):
@@ -194,7 +185,7 @@ def _correct(job, a, node, first, count, x, X):
             job, count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, a.sd, a.tangents
         )
     for i in range(count):
-        copied_vector(a.H[variables[first + i]], a.rows[i])
+        copy(a.H[variables[first + i]], a.rows[i])
     if correlated:
         conditional_rows(count, first, a.delta, a.rows, a.errors, job.correlation, variables, r, a.L)
     if job.update == JOINT:
@@ -258,7 +249,7 @@ def _run(job, slopes):
         new(most, n), new(most, most), new(n), new(n), new(n),
     )  # fmt: skip
     x, X = new(n), new(n, job.X.shape[1])  # arrays of its own: LLVM knows that they do not overlap
-    copied_vector(job.x, x)
+    copy(job.x, x)
     copied(job.P, a.P)
     copied(job.X, X)
     follow(job, x, X, a.Phi, a, _predict, _is_sound, _write_covariance, _correct, _change)

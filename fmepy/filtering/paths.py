@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.kernels import new, packed
-from fmepy.filtering.arrays import cleared, copied_vector, semidefinite_lower
+from fmepy.compiled.kernels import copy, new, packed
+from fmepy.filtering.arrays import cleared, semidefinite_lower
 from fmepy.filtering.loop import change_state
 from fmepy.filtering.loop_arguments import LoopModel
 from fmepy.filtering.run import LoopInputs, Scheme, Start
@@ -72,15 +72,15 @@ def run(job: Paths) -> None:
         w.last[0] = 0.0  # no path depends on the steps of those before it
         if m.crossings.loop != 0:
             m.crossings.ended[0, 1] = 0.0
-        copied_vector(job.x[path], x)
+        copy(job.x[path], x)
         for node in range(schedule.times.shape[0]):
             for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
                 t, h, u = schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step]
                 cleared(S)
                 transition(m, t, h, u, x, job.p, y, Phi, S, w, None, None)
-                copied_vector(y, x)
+                copy(y, x)
                 _add_noise(m, h, w, S, C, job.xi[path, step], x)
-            copied_vector(x, job.out[path, node])
+            copy(x, job.out[path, node])
             for e in range(schedule.event_at[node], schedule.event_at[node + 1]):
                 change_state(schedule.event_kinds[e], schedule.event_states[e], job.event_values[e], x)
 

@@ -29,16 +29,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import are_finite, call, copy, new
 from fmepy.compiled.triangular import lower_factor
 from fmepy.filtering.arrays import (
     columns_updated,
     copied,
-    copied_vector,
     covariance_of,
     error_factor,
     fill_array,
-    is_finite,
     products,
     rests,
     right_solved,
@@ -50,6 +48,7 @@ from fmepy.filtering.limits import matched, plain_rows
 from fmepy.filtering.loop import change_state, follow, most_rows, read
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, LoopArguments
 from fmepy.filtering.transition import (
+    DIFFERENCE,
     EULER,
     MOMENTS,
     MOMENTS_BY_FUNCTION,
@@ -127,7 +126,7 @@ def _curvature(job, a, t, h, u):
             for k in range(n):
                 a.T[i, j, k] = a.L[j, k] + width * a.T[i, j, k]
         call(m.bend, t + width, h, a.y, job.p, u[at], a.FF[i * n : (i + 1) * n])
-    return curved_step(m.kind, h, w.F, a.T, a.FF, a.bias, a.W, n)
+    return curvature_columns(m.kind, h, w.F, a.T, a.FF, a.bias, a.W, n)
 
 
 def _predict(job, a, step, x):
@@ -139,7 +138,7 @@ def _predict(job, a, step, x):
     if pointed:
         centre, side = sigma_points(x, a.L, a.points)
     else:
-        copied_vector(x, a.points[0])
+        copy(x, a.points[0])
     for point in range((a.points.shape[0] if pointed else 1) - 1, -1, -1):  # the centre last: the noise is its own
         if carried:
             covariance_of(a.L, a.S)
@@ -167,14 +166,12 @@ def _predict(job, a, step, x):
         for j in range(columns):
             a.W[i, width + j] = factor * a.w.A[0, i, j] if factor > 0.0 else a.C[i, j]
     lower_factor(a.W, n, width + columns)
-    for i in range(n):
-        for j in range(n):
-            a.L[i, j] = a.W[i, j]
+    copied(a.W, a.L)
     return 0
 
 
 def _is_sound(a):
-    return is_finite(a.L)
+    return are_finite(a.L.reshape((a.L.shape[0] * a.L.shape[0],)))
 
 
 def _write_covariance(a, P):
@@ -191,7 +188,7 @@ def _spread(job, a, node, x):
     centre, side = 1.0, 0.0
     if job.update == SECOND_ORDER:
         call(m.bend_readings, t, x, job.p, u, a.HH)
-        curved_readings(a.HH, a.L, a.h_bias, a.HC)
+        curvature_columns(DIFFERENCE, 0.0, a.w.F, a.L.reshape((1, n, n)), a.HH, a.h_bias, a.HC, 0)
         width = n + a.HC.shape[1]
     elif job.update == UNSCENTED:
         centre, side = sigma_points(x, a.L, a.points)
@@ -220,14 +217,14 @@ def _correct(job, a, node, first, count, x, X):
     rows, count = count, plain_rows(schedule.row_marks, first, count)
     error_factor(count, first, a.errors, job.correlation, variables, a.R, a.CR)
     width, centre, side = _spread(job, a, node, x)
-    copied_vector(x, y)
+    copy(x, y)
     for one in range(MOST_PASSES if update == ITERATED else 1):
         if one > 0:
             _linearised_again(job, a, node, x, y)
         for i in range(count):
             var = variables[first + i]
             a.delta[i] = schedule.row_values[first + i] - a.z_mean[var] - a.h_bias[var]
-            copied_vector(a.H[var], a.rows[i])
+            copy(a.H[var], a.rows[i])
         fill_array(count, a.CR, a.rows, a.L, W)
         if update == UNSCENTED:
             fill_array_of_points(count, first, variables, x, a.points, centre, side, a.ZW, W)
@@ -236,7 +233,7 @@ def _correct(job, a, node, first, count, x, X):
         if job.recorded and update in (SECOND_ORDER, UNSCENTED):
             write_excess(W, count, width, a.rows, a.L, first, record.excess)
         lower_factor(W, count + n, count + width)
-        copied_vector(y, a.mean)
+        copy(y, a.mean)
         bad = solved(W, count, first, a.delta, x, y, a.e, job.nu, job.s)
         if bad >= 0:
             return bad
@@ -245,7 +242,7 @@ def _correct(job, a, node, first, count, x, X):
     if job.recorded:
         for i in range(count):
             record.predictions[first + i] = schedule.row_values[first + i] - a.delta[i]
-            copied_vector(a.rows[i], record.gradients[first + i])
+            copy(a.rows[i], record.gradients[first + i])
     columns_updated(W, count, first, a.rows, X, a.e, job.v)
     for i in range(n):
         for j in range(n):
@@ -253,7 +250,7 @@ def _correct(job, a, node, first, count, x, X):
     for row in range(count, rows):
         if not _limited(job, a, first + row, a.errors[row], schedule.row_values[first + row], x, y):
             return row
-    copied_vector(y, x)
+    copy(y, x)
     return -1
 
 
@@ -282,9 +279,7 @@ def _limited(job, a, row, error, limit, x, y):
         for j in range(n):
             a.W[i, j] = a.L[i, j] - g * c * a.bias[j]
     lower_factor(a.W, n, n)
-    for i in range(n):
-        for j in range(n):
-            a.L[i, j] = a.W[i, j]
+    copied(a.W, a.L)
     return True
 
 
@@ -317,7 +312,7 @@ def run(job: LoopArguments) -> None:
         new(n_points, variables), new(variables, n_points), new(variables, n), new(variables),
     )  # fmt: skip
     x, X = new(n), new(n, job.X.shape[1])
-    copied_vector(job.x, x)
+    copy(job.x, x)
     copied(job.X, X)
     if not semidefinite_lower(job.P, a.L, n):
         job.told[0], job.told[1], job.told[2] = 0, COVARIANCE_NOT_FINITE, 0
@@ -386,15 +381,16 @@ def _keep_curvature(values, is_square, bias, W, column):
             bias[i] += 0.5 * values[i]
 
 
-def curved_step(kind, h, F, T, FF, bias, W, column):
-    """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many.
+def curvature_columns(kind, h, F, T, FF, bias, W, column):
+    """Set the bias of a step, or of readings, and write its curvature into W from `column` on; return the columns.
 
     F, FF are those of the stages, FF one below the other; T the derivatives of the stages along the columns of L.
+    Readings are as a step of one stage (DIFFERENCE) to their values.
     """
-    n = T.shape[1]
+    n, m = T.shape[1], bias.shape[0]
     stages = 4 if kind == RK4 else 1
-    a, b, w, last, total = new(n), new(n), new(n), new(n), new(n)
-    for i in range(n):
+    a, b, w, last, total = new(n), new(n), new(m), new(m), new(m)
+    for i in range(m):
         bias[i] = 0.0
     count = 0
     for p in range(n):
@@ -402,10 +398,10 @@ def curved_step(kind, h, F, T, FF, bias, W, column):
             for s in range(stages):
                 for i in range(n):
                     a[i], b[i] = T[s, i, p], T[s, i, q]
-                bent(FF[s * n : (s + 1) * n], a, b, w)
+                bent(FF[s * m : (s + 1) * m], a, b, w)
                 if s > 0:
                     width = h if s == 3 else 0.5 * h
-                    for i in range(n):
+                    for i in range(m):
                         for j in range(n):
                             w[i] += width * F[s, i, j] * last[j]
                 part = 1.0
@@ -413,28 +409,12 @@ def curved_step(kind, h, F, T, FF, bias, W, column):
                     part = h
                 elif kind == RK4:
                     part = h / 6 if s == 0 or s == 3 else h / 3
-                for i in range(n):
+                for i in range(m):
                     last[i] = w[i]
                     total[i] = part * w[i] + (total[i] if s > 0 else 0.0)
             _keep_curvature(total, p == q, bias, W, column + count)
             count += 1
     return count
-
-
-def curved_readings(HH, L, bias, W):
-    """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
-    n, m = L.shape[0], HH.shape[0]
-    w, a, b = new(m), new(n), new(n)
-    for v in range(m):
-        bias[v] = 0.0
-    count = 0
-    for p in range(n):
-        for q in range(p + 1):
-            for i in range(n):
-                a[i], b[i] = L[i, p], L[i, q]
-            bent(HH, a, b, w)
-            _keep_curvature(w, p == q, bias, W, count)
-            count += 1
 
 
 def fill_array_of_curvature(count, first, variables, HC, n, W):

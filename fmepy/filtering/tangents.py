@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import call, copy, new
 from fmepy.filtering.arrays import (
     add_multiple,
     add_multiples,
@@ -28,12 +28,11 @@ from fmepy.filtering.arrays import (
     are_equal_vectors,
     cleared,
     copied,
-    copied_vector,
     handed_over,
     padded,
 )
 from fmepy.filtering.limits import matched_slopes
-from fmepy.filtering.moment_tangents import MomentSpace, carry_moments, moment_space
+from fmepy.filtering.moment_tangents import MomentSpace, moment_space
 from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, Partials, add_along, multiplied, partial
 from fmepy.filtering.transition import (
     ADAPTIVE,
@@ -269,7 +268,7 @@ def _taken(job, t, step, x, y, Phi, S, A, distance, q, side, to):
     y, Phi, S are that from theta itself, A the factor of S.
     """
     if distance == 0.0:
-        copied_vector(y, to.y)
+        copy(y, to.y)
         copied(Phi, to.Phi)
         copied(S, to.S)
         return
@@ -278,15 +277,6 @@ def _taken(job, t, step, x, y, Phi, S, A, distance, q, side, to):
     transition(
         job.model, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step], t.x2,
         t.at.p_ahead[q] if side == 0 else t.at.p_behind[q], to.y, to.Phi, to.S, to.w, A, S,
-    )  # fmt: skip
-
-
-def carry_along(job, t, step, x, P, y, w):
-    """Carry x, to y, P and the derivatives over a step of the adaptive method; return whether that could be done."""
-    schedule = job.schedule
-    return carry_moments(
-        job.model, job.p, t.of_steps, t.dp, t.dx, t.dP, schedule.step_times[step], schedule.step_lengths[step],
-        schedule.step_inputs[step], x, P, y, w, t.moments,
     )  # fmt: skip
 
 

@@ -28,9 +28,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.dormand_prince import drive
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import call, copy, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import are_equal, cleared, copied, copied_vector, identity, left_multiplied, products
+from fmepy.filtering.arrays import are_equal, cleared, copied, identity, left_multiplied, products
 from fmepy.types import Cube, Matrix, Vector
 
 DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOMENTS_BY_FUNCTION = range(9)
@@ -145,7 +145,7 @@ def _tangent(F, T, h, K):
                     K[i, j] += f * T[k, j]
 
 
-def _covariance_rate(F, A, S, K):
+def covariance_rate(F, A, S, K):
     """Set K to F S + S F' + A A'."""
     n = S.shape[0]
     products(F, S, n, K, 0)
@@ -169,7 +169,7 @@ def _covariance_by_stages(h, F, A, P, S, K, total):
         for i in range(n):
             for j in range(n):
                 S[i, j] = P[i, j] + (width * K[i, j] if stage > 0 else 0.0)
-        _covariance_rate(F[stage], A[stage], S, K)
+        covariance_rate(F[stage], A[stage], S, K)
         weight = h / 6 if stage == 0 or stage == 3 else h / 3
         for i in range(n):
             for j in range(n):
@@ -212,7 +212,7 @@ def _rates(t, z, model, out):
         inputs[i] = u[0, i] + (u[2, i] - u[0, i]) * ((t - start) / h)
     call(advance, t, 0.0, z[:n], p, inputs, out[:n], F, A)
     products(F, z[n:at].reshape((n, n)), n, out[n:at].reshape((n, n)), 0)
-    _covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
+    covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
 
 
 def _fastest(F, B):
@@ -257,16 +257,11 @@ def size_of_spread(m, t, h, u, x, p, P, w):
     return size if size > 0.0 and size < np.inf else 1.0
 
 
-def _explicit(m, t, h, u, x, p, y, Phi, S, w):
+def _explicit(m, t, h, u, x, p, y, Phi, S, w, size):
     """Carry state, tangent and noise (or P) over a step; return whether it could be done."""
     n = x.shape[0]
     at, z, atol, done = n + n * n, w.runs[WORK], w.runs[WORK + 2], w.runs[WORK + 1 : WORK + 2]
-    if m.kind != MOMENTS:
-        cleared(S)
-    size = size_of_spread(m, t, h, u, x, p, S, w)
-    if size == 0.0:
-        return False
-    copied_vector(x, z)
+    copy(x, z)
     identity(z[n:at].reshape((n, n)))
     copied(S, z[at:].reshape((n, n)))
     for i in range(z.shape[0]):
@@ -281,27 +276,22 @@ def _explicit(m, t, h, u, x, p, y, Phi, S, w):
         w.last[0] = 0.0
         return False
     end = done[0]
-    copied_vector(end[:n], y)
+    copy(end[:n], y)
     copied(end[n:at].reshape((n, n)), Phi)
     copied(end[at:].reshape((n, n)), S)
     return True
 
 
-def _through_conditions(m, t, h, u, x, p, y, Phi, S, w):
+def _through_conditions(m, t, h, u, x, p, y, Phi, S, w, size):
     """Carry them over a step through the conditions of the model; return whether it could be done."""
     n, g, inputs, z, end = x.shape[0], m.crossings, m.crossings.inputs[0], m.crossings.values, t + h
     at, n_cuts, k = n + n * n, g.cuts.shape[0], 0
-    if m.kind != MOMENTS:
-        cleared(S)
-    size = size_of_spread(m, t, h, u, x, p, S, w)
-    if size == 0.0:
-        return False
-    copied_vector(x, z[:n])
+    copy(x, z[:n])
     identity(z[n:at].reshape((n, n)))
     for i in range(n):
         for j in range(i + 1):
             z[at + i * (i + 1) // 2 + j] = S[i, j] / (size * size)
-    copied_vector(p[: g.n_parameters], inputs[: g.n_parameters])
+    copy(p[: g.n_parameters], inputs[: g.n_parameters])
     inputs[g.n_parameters] = size
     while k < n_cuts and g.cuts[k] <= t + 1e-12 * abs(t):
         k += 1
@@ -321,7 +311,7 @@ def _through_conditions(m, t, h, u, x, p, y, Phi, S, w):
             return False
         begin = g.ends[0]
         k += 1
-    copied_vector(z[:n], y)
+    copy(z[:n], y)
     copied(z[n:at].reshape((n, n)), Phi)
     for i in range(n):
         for j in range(i + 1):
@@ -422,7 +412,7 @@ def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
     if m.kind == MOMENTS:
         copied(S, A)
     call(m.solver, t, h, x, p, u[0], w.f[0], Phi2, A)
-    copied_vector(w.f[0], y)
+    copy(w.f[0], y)
     copied(Phi2, Phi)
     if m.kind == MOMENTS:
         copied(A, S)
@@ -438,10 +428,13 @@ def transition(m, t, h, u, x, p, y, Phi, S, w, known_A, known_S):
     """
     n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
     if is_adaptive(kind):
-        if m.crossings.loop != 0:
-            is_done = _through_conditions(m, t, h, u, x, p, y, Phi, S, w)
-        else:
-            is_done = _explicit(m, t, h, u, x, p, y, Phi, S, w)
+        if kind != MOMENTS:
+            cleared(S)
+        size, is_done = size_of_spread(m, t, h, u, x, p, S, w), False
+        if size > 0.0 and m.crossings.loop != 0:
+            is_done = _through_conditions(m, t, h, u, x, p, y, Phi, S, w, size)
+        elif size > 0.0:
+            is_done = _explicit(m, t, h, u, x, p, y, Phi, S, w, size)
         if not is_done:
             _by_solver(m, t, h, u, x, p, y, Phi, S, w)
         return
