@@ -11,8 +11,9 @@ In the letters of the code, n states, q noise inputs, d diffuse columns::
 With k = c / s the scalar Joseph form P - k c' - c k' + k s k' is P - c c' / s, symmetric to the last bit as it is
 written here. A covariance that loses its sign all the same is watched for (below), and left to factors.
 
-The columns X = dx/dx0 belong to the components of the start of which nothing is known. Correlated measurement errors
-are made independent first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1; variances D.
+All rows of a sample are linearised at the same state, so that their order does not matter. The columns X = dx/dx0
+belong to the components of the start of which nothing is known. Correlated measurement errors are made independent
+first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1; variances D.
 The conditional innovations nu_i and their variances s_i are then those of the joint update, S = L_S diag(s) L_S'.
 
 Nothing here raises: what has no value becomes NaN or infinite, and the loop (`filtering.loop`) looks. A reading too
@@ -52,31 +53,18 @@ def covariance_to_next(P, F, S, M, T):
             P[j, i] = P[i, j]
 
 
-def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):
-    """Turn m rows with correlated errors into rows with independent ones of variances r.
+def independent_rows(count, delta, H, C, r):
+    """Turn rows whose errors have the covariance C C', C lower, into rows with independent errors of variances r.
 
-    delta (m,), H (m, n) are changed in place; `sd` (m,) are the rows' error sds, `variables` from `first` on their
-    places in `correlation`. L is work space.
+    delta (m,) and H (m, n) are changed in place.
     """
-    n = H.shape[1]
-    for i in range(m):
+    for i in range(count):
+        r[i] = C[i, i] * C[i, i]
         for j in range(i):
-            # rows of the same variable at the same time are repeated readings, with errors of their own
-            a, b = variables[first + i], variables[first + j]
-            total = 0.0 if a == b else sd[i] * sd[j] * correlation[a, b]
-            for k in range(j):
-                total -= L[i, k] * L[j, k] * r[k]
-            L[i, j] = total / r[j] if r[j] > 0.0 else 0.0
-        total = sd[i] * sd[i]
-        for k in range(i):
-            total -= L[i, k] * L[i, k] * r[k]
-        r[i] = max(total, 0.0)
-    for i in range(m):
-        for j in range(i):
-            w = L[i, j]
-            if w != 0.0:
+            if C[i, j] != 0.0:
+                w = C[i, j] / C[j, j]
                 delta[i] -= w * delta[j]
-                for k in range(n):
+                for k in range(H.shape[1]):
                     H[i, k] -= w * H[j, k]
 
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import are_finite, call, copy, new
-from fmepy.filtering.arrays import copied, identity, left_multiplied
-from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
+from fmepy.filtering.arrays import copied, error_factor, identity, left_multiplied
+from fmepy.filtering.kernels import covariance_to_next, independent_rows, joint_update, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.moment_tangents import carry_moments
 from fmepy.filtering.partials import Partials
@@ -117,7 +117,8 @@ class _State(NamedTuple):
     errors: Vector
     variances: Vector
     rows: Matrix
-    L: Matrix
+    R: Matrix
+    C: Matrix
     x0: Vector
     c: Vector
     k: Vector
@@ -177,9 +178,9 @@ def _correct(job, a, node, first, count, x, X):
     read(job, node, first, count, x, a.z, a.H, a.sd, a.delta, a.errors)
     for i in range(count):
         r[i] = a.errors[i] * a.errors[i]
-    correlated = job.correlation.shape[0] > 0
     if a.tangents is not None:
         read_slopes(job, a.tangents, node, x, a.H)
+    correlated = job.correlation.shape[0] > 0
     if a.tangents is not None or (not correlated and job.update == SEQUENTIAL):
         return sequential_update(
             job, count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, a.sd, a.tangents
@@ -187,7 +188,8 @@ def _correct(job, a, node, first, count, x, X):
     for i in range(count):
         copy(a.H[variables[first + i]], a.rows[i])
     if correlated:
-        conditional_rows(count, first, a.delta, a.rows, a.errors, job.correlation, variables, r, a.L)
+        error_factor(count, first, a.errors, job.correlation, variables, a.R, a.C)
+        independent_rows(count, a.delta, a.rows, a.C, r)
     if job.update == JOINT:
         return joint_update(count, first, x, a.P, X, a.delta, a.rows, r, job.nu, job.s, job.v)
     none = variables[:0]  # the rows are in order
@@ -230,7 +232,7 @@ class TangentArguments(NamedTuple):
 
 
 def run_with_tangents(whole: TangentArguments) -> None:
-    """Run a filter that keeps the covariance and carries derivatives along; its updates are sequential."""
+    """Run a filter that keeps the covariance and carries derivatives along."""
     _run(whole.job, tangents(whole.job, whole.at, whole.nu, whole.s, whole.of_steps, whole.of_readings))
 
 
@@ -246,7 +248,7 @@ def _run(job, slopes):
         slopes, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
         new(n, n), new(n, n), new(n, n), new(n, n), new(n, n), new(n),
         new(variables), new(variables, n), new(variables), new(most), new(most), new(most),
-        new(most, n), new(most, most), new(n), new(n), new(n),
+        new(most, n), new(most, most), new(most, most), new(n), new(n), new(n),
     )  # fmt: skip
     x, X = new(n), new(n, job.X.shape[1])  # arrays of its own: LLVM knows that they do not overlap
     copy(job.x, x)

@@ -120,7 +120,16 @@ class BoundFilter:
 
     @cached_property
     def _of_states(self) -> Callable[[list[float]], Matrix]:
-        return self.spec.start.matrix(self.spec.parameters)
+        """The covariance of the start as a function of the parameters; NaN where they make none of a table."""
+        matrix = self.spec.start.matrix(self.spec.parameters)
+        if self.spec.start.covariance is None or not self.spec.start.names():
+            return matrix
+
+        def covariance(p: list[float]) -> Matrix:
+            P = matrix(p)
+            return P if np.isfinite(semidefinite_factor(P)).all() else np.full_like(P, np.nan)
+
+        return covariance
 
     @cached_property
     def _first(self) -> dict[FilterReadings, tuple[_FirstData, ...]]:
@@ -417,6 +426,10 @@ def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Ve
             ". If the rates on both sides of a condition lead back to it, the state slides along it, which a run "
             "cannot follow by stops: propagation='rk4' with a small dt steps over it"
         )
+    noises = {"process_noise": spec.noise, "measurement_noise": spec.errors, "initial_sd": spec.start}
+    for argument, noise in noises.items():
+        if noise.covariance and np.isnan(semidefinite_factor(noise.matrix(spec.parameters)(p.tolist()))).any():
+            what = f". At these parameters `{argument}` is not a covariance: it has a negative eigenvalue"
     sample = int(np.sum(np.unique(schedule.readings.times) <= time))
     return SimulationError(
         f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",

@@ -564,6 +564,18 @@ def test_a_covariance_that_is_none_is_refused(cost):
         cost.replace(process_noise=table.rename(columns={"x": "z"}))
 
 
+@pytest.mark.parametrize("algorithm", ["sequential", "sqrt"])
+@pytest.mark.parametrize("argument", ["process_noise", "measurement_noise", "initial_sd"])
+def test_parameters_that_make_no_covariance_of_a_table_have_no_likelihood(model, data, argument, algorithm):
+    keys = {"process_noise": ["x", "y"], "measurement_noise": ["x", "both"], "initial_sd": ["x", "y"]}
+    noises = {k: dict.fromkeys(names, 1.0) for k, names in keys.items()}
+    table = pd.DataFrame([[1.0, "c"], ["c", 1.0]], index=keys[argument], columns=keys[argument])
+    cost = fme.FimlofCost(model, data, **noises | {argument: table}, parms={"c": 0.5}, algorithm=algorithm)
+    assert np.isfinite(cost({"c": 0.9}))
+    assert cost({"c": 1.2}) == np.inf
+    assert f"`{argument}` is not a covariance" in cost.filter({"c": 1.2}).failure
+
+
 def test_a_start_of_which_the_data_say_nothing_is_told(data):
     def apart(n, x, y):
         return 0.5 * x, 0.5 * y
