@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import copy, new
+from fmepy.compiled.kernels import copy
 from fmepy.filtering.arrays import products
 from fmepy.filtering.limits import matched
 from fmepy.filtering.tangents import update_slopes
@@ -118,46 +118,4 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
             v[first + row, j] = -total
             for i in range(n):
                 X[i, j] -= k[i] * total
-    return -1
-
-
-def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):
-    """Update by all rows at once: x, P and X stay what they are until every row is known; the rest as above.
-
-    Row i given those before it has the covariance ``c_i = P h_i' - sum_q (h_i c_q / s_q) c_q`` with the state, which is
-    the factorisation S = L_S diag(s) L_S'.
-    """
-    n, d = X.shape
-    C = new(m, n)
-    for i in range(m):
-        e = delta[i]
-        for j in range(d):
-            v[first + i, j] = 0.0
-        for k in range(n):
-            for j in range(n):
-                C[i, j] += P[j, k] * H[i, k]
-            for j in range(d):
-                v[first + i, j] -= H[i, k] * X[k, j]
-        for q in range(i):
-            w = 0.0
-            for k in range(n):
-                w += H[i, k] * C[q, k] / s[first + q]
-            e -= w * nu[first + q]
-            for k in range(n):
-                C[i, k] -= w * C[q, k]
-            for j in range(d):
-                v[first + i, j] -= w * v[first + q, j]
-        variance = r[i]
-        for k in range(n):
-            variance += H[i, k] * C[i, k]
-        nu[first + i], s[first + i] = e, variance
-        if not (variance > 0.0 and variance < np.inf) or (r[i] > 0.0 and variance > ILL_CONDITIONED * r[i]):
-            return i
-    for i in range(m):
-        for a in range(n):
-            x[a] += C[i, a] / s[first + i] * nu[first + i]
-            for b in range(n):  # the same to the last bit on both sides of the diagonal
-                P[a, b] -= C[i, max(a, b)] / s[first + i] * C[i, min(a, b)]
-            for j in range(d):
-                X[a, j] += C[i, a] / s[first + i] * v[first + i, j]
     return -1

@@ -14,16 +14,13 @@ from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import are_finite, call, copy, new
 from fmepy.filtering.arrays import copied, error_factor, identity, left_multiplied
-from fmepy.filtering.kernels import covariance_to_next, independent_rows, joint_update, sequential_update
+from fmepy.filtering.kernels import covariance_to_next, independent_rows, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.moment_tangents import carry_moments
 from fmepy.filtering.partials import Partials
 from fmepy.filtering.tangents import Directions, carry, change_slopes, read_slopes, tangents
 from fmepy.filtering.transition import TransitionSpace, carries_covariance, is_adaptive, space, transition
 from fmepy.types import Matrix, Vector
-
-SEQUENTIAL, JOINT = range(2)
-"""Updates."""
 
 
 def most_rows(schedule):
@@ -180,18 +177,14 @@ def _correct(job, a, node, first, count, x, X):
         r[i] = a.errors[i] * a.errors[i]
     if a.tangents is not None:
         read_slopes(job, a.tangents, node, x, a.H)
-    correlated = job.correlation.shape[0] > 0
-    if a.tangents is not None or (not correlated and job.update == SEQUENTIAL):
+    if job.correlation.shape[0] == 0:
         return sequential_update(
             job, count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, a.sd, a.tangents
         )
     for i in range(count):
         copy(a.H[variables[first + i]], a.rows[i])
-    if correlated:
-        error_factor(count, first, a.errors, job.correlation, variables, a.R, a.C)
-        independent_rows(count, a.delta, a.rows, a.C, r)
-    if job.update == JOINT:
-        return joint_update(count, first, x, a.P, X, a.delta, a.rows, r, job.nu, job.s, job.v)
+    error_factor(count, first, a.errors, job.correlation, variables, a.R, a.C)
+    independent_rows(count, a.delta, a.rows, a.C, r)
     none = variables[:0]  # the rows are in order
     return sequential_update(job, count, first, x, a.P, X, a.delta, a.rows, none, r, a.x0, a.c, a.k, a.sd, None)
 

@@ -133,7 +133,7 @@ class LoopArguments(NamedTuple):
     Attributes
     ----------
     update : int
-        See the loops.
+        Of `filtering.square_root_loop`; the plain loop has but one.
     x, P : ndarray
         The start.
     X : ndarray, shape (n, d)

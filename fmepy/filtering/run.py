@@ -79,7 +79,7 @@ class Scheme:
     bends : tuple
         Second derivatives of rates and readings, or None.
     update : int
-        See `filtering.loop`; if it is safe, `filtering.square_root_loop`.
+        Of `filtering.square_root_loop`; the plain loop has but one.
     per_step : bool
         Fixed steps: noise is drawn once a step; else it is Brownian.
     n_variables : int
@@ -246,11 +246,10 @@ WORTH_THREADS = 5000
 
 
 def has_tangents(scheme: Scheme) -> bool:
-    """Tell whether passes with derivatives can follow a scheme: the plain loop, row by row, compiled."""
+    """Tell whether passes with derivatives can follow a scheme: the plain loop, compiled."""
     f = scheme.functions
-    is_plain = not scheme.is_safe and scheme.update == loop.SEQUENTIAL
     is_smooth = f.crossings is None and (f.explicit is not None or f.kind not in CARRYING)
-    return f.advance.is_compiled and is_plain and is_smooth
+    return f.advance.is_compiled and not scheme.is_safe and is_smooth
 
 
 def passes_with_slopes(

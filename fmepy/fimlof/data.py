@@ -186,8 +186,6 @@ def check_limits(specification: Specification, entity: EntityData) -> None:
         )
     if spec.update != "ekf":
         raise ArgumentError(f"`censored` is for update='ekf', not {spec.update!r}.")
-    if spec.algorithm == "joint":
-        raise ArgumentError("`censored`: limits are taken one by one. Use algorithm='sequential' or 'sqrt'.")
     correlated = spec.errors.keys if spec.errors.covariance is not None else ()
     for name in {spec.variables[v] for v in r.variables[limits]} & set(correlated):
         raise ArgumentError(

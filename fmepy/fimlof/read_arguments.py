@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fmepy.fimlof.data import EntityData
 
 PROPAGATIONS = (*FIXED, "ode", "moment")
-ALGORITHMS = ("sequential", "joint", "sqrt")
+ALGORITHMS = ("sequential", "joint", "sqrt")  # "joint" is another word for "sequential"
 
 
 def read_specification(

@@ -20,6 +20,7 @@ from tests.filtering.problems import (
     logistic_rate,
     nile_cost,
     oscillator_cost,
+    two_state_cost,
 )
 from tests.filtering.test_tangents import estimated, events
 from tests.models.problems import every_model
@@ -91,7 +92,7 @@ def _zeros(*sizes):
 
 PLAIN = [
     lambda: nile_cost(initial="diffuse"),
-    lambda: nile_cost(algorithm="joint"),
+    two_state_cost,
     accumulator_cost,
     lambda: logistic_cost(logistic_rate, propagation="rk4", dt=0.5),
     lambda: logistic_cost(logistic_rate, propagation="rk4_moment", dt=0.5),

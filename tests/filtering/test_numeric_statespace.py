@@ -62,7 +62,6 @@ def cost_of(function, make, method=None, **options):
 
 WAYS = [
     {},
-    {"algorithm": "joint"},
     {"algorithm": "sqrt"},
     {"update": "iterated"},
     {"update": "unscented"},

@@ -261,7 +261,6 @@ def test_the_picture_shows_limits_as_open_triangles() -> None:
             r"limits say too little.*initial_sd=\{'x': '...'\}",
         ),
         ({"update": "iterated"}, ArgumentError, "is for update='ekf', not 'iterated'"),
-        ({"algorithm": "joint"}, ArgumentError, "algorithm='sequential' or 'sqrt'"),
         ({"censored": "marks"}, DataError, "'marks'. is not a column"),
         ({"measurement_noise": TABLE, "parms": {"q": 1.0}}, ArgumentError, "errors of 'x' are correlated"),
         ({"obs": DATA[1:], "initial": "data"}, DataError, "first data, at 2, are limits"),
