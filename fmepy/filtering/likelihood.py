@@ -31,6 +31,7 @@ import numpy as np
 
 from fmepy.filtering.loop_arguments import START_NOT_SETTLED
 from fmepy.filtering.run import Pass
+from fmepy.filtering.smoothing import StartInformation
 from fmepy.journal.encoding import Stored
 from fmepy.numerics.tails import generalised, log_probability, steepness
 from fmepy.types import IntVector, Matrix, Vector
@@ -164,14 +165,10 @@ def predictive_log_densities(nu: Vector, s: Vector, v: Matrix, marks: IntVector 
     on the start, a datum has the mean error nu + v'd, d = - A^-1 b, and the variance s + v' A^-1 v.
     """
     if v.shape[1]:
-        A, b = np.zeros((v.shape[1],) * 2), np.zeros(v.shape[1])
-        means, variances = [], []
-        for one, variance, row in zip(nu, s, v, strict=True):
-            if np.linalg.matrix_rank(A) == len(A):
-                means.append(one - row @ np.linalg.solve(A, b))
-                variances.append(variance + row @ np.linalg.solve(A, row))
-            A, b = A + np.outer(row, row) / variance, b + row * one / variance
-        nu, s = np.array(means), np.array(variances)
+        root = np.sqrt(s)
+        before = StartInformation.of(v / root[:, None], nu / root)[:-1]
+        determined = ~before.null.any(axis=(1, 2))
+        nu, s = (nu + np.einsum("ij,ij->i", v, before.shift))[determined], before.variances(s, v)[determined]
     plain = -0.5 * (nu * nu / s + np.log(2 * np.pi * s))
     return np.asarray(plain if marks is None else np.where(marks, limit_log_probability(nu, s, marks), plain))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from fmepy.filtering.tangents import STEPS_WITH_PARTIALS, Directions
 from fmepy.filtering.transition import CARRYING, StepTolerances
 from fmepy.journal.encoding import Stored
 from fmepy.parallel.threads import on_threads
-from fmepy.types import Matrix, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -118,12 +118,12 @@ class Start:
     x : ndarray, shape (n,)
     P : ndarray, shape (n, n)
     free : ndarray of int, shape (d,)
-        States of whose start nothing is known.
+        States of whose start nothing is known; default: none.
     """
 
     x: Vector
     P: Matrix
-    free: Any
+    free: IntVector = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
 
 class LoopInputs(NamedTuple):

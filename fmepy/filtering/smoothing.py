@@ -460,6 +460,10 @@ class StartInformation:
     def __getitem__(self, at: slice | IntVector) -> StartInformation:
         return StartInformation(self.shift[at], self.covariance[at], self.size[at], self.null[at])
 
+    def variances(self, s: Vector, v: Matrix) -> Vector:
+        """Return variances s given the start, of data with the derivatives v, with the part of the unknown start."""
+        return np.asarray(s + np.einsum("ij,ijk,ik->i", v, self.covariance, v))
+
     @property
     def is_complete(self) -> bool:
         """Whether in the end every component is determined."""

@@ -9,6 +9,7 @@ below zero for that: a filter sees its square.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -494,21 +495,16 @@ class BoundFimlof(OfData):
         h = min(h, 0.25 * float(self._box[1][j] - self._box[0][j]))
         if h == 0:  # held: it does not move
             return base, base, 1.0
-        sides: list[tuple[float, Likelihood]] = []
-        for sign in (1.0, -1.0):
-            moved = theta.copy()
-            moved[j] += sign * h
-            if not self._box[0][j] <= moved[j] <= self._box[1][j]:
-                sides.append((theta[j], base))
-                continue
-            if rough and len(sides) == 1 and sides[0][0] != theta[j]:
-                sides.append((theta[j], base))
-                continue
-            try:
-                sides.append((moved[j], self._likelihood(k, self._full(moved), self._start_near(k, theta, moved))))
-            except SimulationError:
-                sides.append((theta[j], base))
-        (up, ahead), (down, behind) = sides
+
+        def at(distance: float) -> tuple[float, Likelihood]:
+            moved = replaced(theta, j, theta[j] + distance)
+            if self._box[0][j] <= moved[j] <= self._box[1][j]:
+                with contextlib.suppress(SimulationError):
+                    return moved[j], self._likelihood(k, self._full(moved), self._start_near(k, theta, moved))
+            return theta[j], base
+
+        up, ahead = at(h)
+        down, behind = (theta[j], base) if rough and up != theta[j] else at(-h)
         if up == down:
             raise SimulationError(
                 f"No derivative with respect to {self.parameter_names[j]!r}: the filter breaks down on both sides.",

@@ -427,8 +427,7 @@ def _conditional_variances(run: Pass) -> Vector:
     if not run.v.shape[1]:
         return run.s
     root = np.sqrt(run.s)
-    known = StartInformation.of(run.v / root[:, None], run.nu / root)[:-1]
-    return np.asarray(run.s + np.einsum("ij,ijk,ik->i", run.v, known.covariance, run.v))
+    return StartInformation.of(run.v / root[:, None], run.nu / root)[:-1].variances(run.s, run.v)
 
 
 def propagated(H: Cube, P: Cube) -> Matrix:

@@ -77,19 +77,16 @@ class Future:
 
     def ahead(self, x: Vector, P: Matrix, p: Vector) -> Ahead:
         """Return the forecast from a state and its covariance."""
-        result = self._passed(self.schedule, x, P, p)
+        m = self.bound_filter
+        result = run_filter(m.scheme, self.schedule, Start(np.array(x), np.array(P)), m.inputs(p), True)
         at = np.searchsorted(self.schedule.times, self.times)
         if result.node >= 0:
             time = float(self.schedule.times[result.node])
             raise SimulationError(
                 f"The forecast broke down at time {time:.6g}: state or covariance is not finite.", time=time
             )
+        assert result.record is not None, "a recorded pass"
         return self._together(result.record.x_predicted[at], result.record.P_predicted[at], p, at)
-
-    def _passed(self, schedule: Schedule, x: Vector, P: Matrix, p: Vector) -> Any:
-        m = self.bound_filter
-        start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
-        return run_filter(m.scheme, schedule, start, m.inputs(p), True)
 
     def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> Ahead:
         n, m = x.shape[1], len(self.spec.variables)
@@ -244,11 +241,9 @@ def drawn_paths(
     theta = flt.parms.to_numpy(dtype=float)
     at = flt.parms.index.get_indexer(pd.Index(names))
     factor = semidefinite_factor(C) if names else C
-    drawn = []
     if not names:
-        for future, run in zip(futures, flt.runs, strict=True):
-            drawn.append(Drawn(*future.readings_of(_paths(future, run, n, rng), run.p, rng)))
-        return drawn
+        own = zip(futures, flt.runs, strict=True)
+        return [Drawn(*future.readings_of(_paths(future, run, n, rng), run.p, rng)) for future, run in own]
     parts: list[list[tuple[Cube, Cube]]] = [[] for _ in futures]
     for _ in range(n):
         moved = theta.copy()
@@ -263,6 +258,5 @@ def _paths(future: Future, run: EntityRun, n: int, rng: np.random.Generator) -> 
     spec = future.spec
     if run.failure is not None:
         return np.full((n, len(future.times), len(spec.space.states)), np.nan)
-    start = Start(*end_of(run, spec), np.empty(0, dtype=np.intp))
-    paths = future.bound_filter.paths(future.schedule, start, run.p, n, rng)
+    paths = future.bound_filter.paths(future.schedule, Start(*end_of(run, spec)), run.p, n, rng)
     return paths[:, np.searchsorted(future.schedule.times, future.times)]

@@ -104,5 +104,5 @@ def _path(
     if used is not None:  # their first data are the truth
         own = [state for variable, state in bound_filter.spec.direct if variable in used.variables]
         P[own, :] = P[:, own] = 0.0
-    out: Matrix = bound_filter.paths(schedule, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
+    out: Matrix = bound_filter.paths(schedule, Start(x, P), p, 1, rng)[0]
     return out

@@ -80,7 +80,7 @@ def with_side_paths(
     last = np.eye(record.x_predicted.shape[1])
     for k, (t, node) in enumerate(zip(times.tolist(), nodes.tolist(), strict=True)):
         own = piece_of(spec, schedule, node, t)
-        start = Start(record.x_filtered[node], record.P_filtered[node], np.empty(0, dtype=np.intp))
+        start = Start(record.x_filtered[node], record.P_filtered[node])
         found = run_filter(bound_filter.scheme, own, start, inputs_of_loop, True).record
         assert found is not None, "a recorded pass"
         tangent = found.transitions[-1]
