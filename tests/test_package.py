@@ -502,7 +502,7 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 1_920, "compiled": 5_695, "models": 9_375, "costs": 5_435, "filtering": 3_100, "fimlof": 3_785,
+    "language": 1_920, "compiled": 5_695, "models": 9_375, "costs": 5_435, "filtering": 3_105, "fimlof": 3_790,
     "fitting": 4_775, "mcmc": 2_920, "boundary": 2_265, "dmi": 4_385, "exchange": 3_850, "designs": 1_575,
     "montecarlo sensitivity": 2_540, "workflow": 4_680, "plotting": 2_215,
     "tables journal parallel results": 3_105, "parameters numerics root": 2_930,

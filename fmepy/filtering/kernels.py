@@ -25,8 +25,8 @@ from __future__ import annotations
 import numpy as np
 
 from fmepy.compiled.kernels import copy
-from fmepy.filtering.arrays import products
-from fmepy.filtering.limits import matched
+from fmepy.filtering.arrays import multiply
+from fmepy.filtering.limits import matched_moments
 from fmepy.filtering.tangents import update_slopes
 
 ILL_CONDITIONED = 7.2e10
@@ -36,7 +36,7 @@ ILL_CONDITIONED = 7.2e10
 def covariance_to_next(P, F, S, M, T):
     """Set P to F P F' + S, and T to P F' of the P before; M is work space. Zeros of F are skipped."""
     n = P.shape[0]
-    products(F, P, n, M, 0)
+    multiply(F, P, n, M, 0)
     for i in range(n):
         for j in range(n):
             T[i, j] = M[j, i]
@@ -99,7 +99,7 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
         if not (variance > 0.0 and variance < np.inf) or (r[row] > 0.0 and variance > ILL_CONDITIONED * r[row]):
             return row
         inverse = 1.0 / variance
-        moved, share = matched(job.schedule.row_marks[first + row], e, variance)
+        moved, share = matched_moments(job.schedule.row_marks[first + row], e, variance)
         for i in range(n):
             k[i] = c[i] / variance if t is not None else c[i] * inverse
         if t is not None:

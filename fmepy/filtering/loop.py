@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import are_finite, call, copy, new
-from fmepy.filtering.arrays import copied, error_factor, identity, left_multiplied
+from fmepy.filtering.arrays import copy_matrix, error_factor, identity, left_multiply
 from fmepy.filtering.kernels import covariance_to_next, independent_rows, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.moment_tangents import carry_moments
 from fmepy.filtering.partials import Partials
-from fmepy.filtering.tangents import Directions, carry, change_slopes, read_slopes, tangents
-from fmepy.filtering.transition import TransitionSpace, carries_covariance, is_adaptive, space, transition
+from fmepy.filtering.tangents import Directions, change_slopes, predict_slopes, read_slopes, tangents
+from fmepy.filtering.transition import TransitionWorkspace, carries_covariance, is_adaptive, transition, workspace
 from fmepy.types import Matrix, Vector
 
 
@@ -44,7 +44,7 @@ def change_state(kind, i, value, x):
 
 
 def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, change):
-    """Go from node to node, and write the record; tell where it breaks down.
+    """Go from node to node, and write the record; set `outcome` where it breaks down.
 
     x : the state;  X : dx/dx0;  Phi : the tangent of the last step;  state : what the functions work on besides:
     predict(job, state, step, x): carry it over a step; return why that is impossible, or 0;
@@ -52,36 +52,36 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
     correct(job, state, node, first, count, x, X): update by rows; return the one whose variance is not positive, or -1;
     change(job, state, event, x): change the state by an event; return what deviations are multiplied by.
     """
-    schedule, record, told, n, d = job.schedule, job.record, job.told, x.shape[0], X.shape[1]
+    schedule, record, outcome, n, d = job.schedule, job.record, job.outcome, x.shape[0], X.shape[1]
     tangent, work, XW = new(n, n), new(n, n), new(n, d)
-    told[0], told[1], told[2] = -1, 0, 0
+    outcome[0], outcome[1], outcome[2] = -1, 0, 0
     identity(tangent)
     for node in range(schedule.times.shape[0]):
         for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
             why = predict(job, state, step, x)
             if why != 0:
-                told[0], told[1] = node, why
+                outcome[0], outcome[1] = node, why
                 return
             if d > 0:
-                left_multiplied(Phi, X, XW)
+                left_multiply(Phi, X, XW)
             if job.recorded:
-                left_multiplied(Phi, tangent, work)
+                left_multiply(Phi, tangent, work)
         if not are_finite(x):
-            told[0], told[1] = node, STATE_NOT_FINITE
+            outcome[0], outcome[1] = node, STATE_NOT_FINITE
             return
         if not is_sound(state):
-            told[0], told[1] = node, COVARIANCE_NOT_FINITE
+            outcome[0], outcome[1] = node, COVARIANCE_NOT_FINITE
             return
         if job.recorded:
             copy(x, record.x_predicted[node])
             write_covariance(state, record.P_predicted[node])
-            copied(tangent, record.transitions[node])
+            copy_matrix(tangent, record.transitions[node])
         first = schedule.row_at[node]
         count = schedule.row_at[node + 1] - first
         if count > 0:
             bad = correct(job, state, node, first, count, x, X)
             if bad >= 0:
-                told[0], told[1], told[2] = node, VARIANCE_NOT_POSITIVE, first + bad
+                outcome[0], outcome[1], outcome[2] = node, VARIANCE_NOT_POSITIVE, first + bad
                 return
         if job.recorded:
             copy(x, record.x_filtered[node])
@@ -97,10 +97,10 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
 
 
 class _State(NamedTuple):
-    """The covariance and where the loop works; `tangents`, or None."""
+    """The covariance and working arrays of the loop; `tangents`, or None."""
 
     tangents: Any
-    w: TransitionSpace
+    w: TransitionWorkspace
     P: Matrix
     Phi: Matrix
     S: Matrix
@@ -130,17 +130,17 @@ def _predict(job, a, step, x):
         copy(a.y, x)
         return 0
     if carried:
-        copied(a.P, a.S)
+        copy_matrix(a.P, a.S)
     transition(
         m, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step],
         x, job.p, a.y, a.Phi, a.S, a.w, None, None,
     )  # fmt: skip
     if carried:
-        copied(a.S, a.P)
+        copy_matrix(a.S, a.P)
     else:
         covariance_to_next(a.P, a.Phi, a.S, a.M, a.T)
     if a.tangents is not None:
-        carry(job, a.tangents, step, x, a.y, a.Phi, a.S, a.w.A[0], a.T)
+        predict_slopes(job, a.tangents, step, x, a.y, a.Phi, a.S, a.w.A[0], a.T)
     copy(a.y, x)
     return 0
 
@@ -153,7 +153,7 @@ def _is_sound(a):
 
 
 def _write_covariance(a, P):
-    copied(a.P, P)
+    copy_matrix(a.P, P)
 
 
 def read(job, node, first, count, x, z, H, sd, delta, errors):
@@ -238,13 +238,13 @@ def _run(job, slopes):
     m = job.model
     n, variables, most = job.x.shape[0], m.n_variables, most_rows(job.schedule)
     a = _State(
-        slopes, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
+        slopes, workspace(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
         new(n, n), new(n, n), new(n, n), new(n, n), new(n, n), new(n),
         new(variables), new(variables, n), new(variables), new(most), new(most), new(most),
         new(most, n), new(most, most), new(most, most), new(n), new(n), new(n),
     )  # fmt: skip
     x, X = new(n), new(n, job.X.shape[1])  # arrays of its own: LLVM knows that they do not overlap
     copy(job.x, x)
-    copied(job.P, a.P)
-    copied(job.X, X)
+    copy_matrix(job.P, a.P)
+    copy_matrix(job.X, X)
     follow(job, x, X, a.Phi, a, _predict, _is_sound, _write_covariance, _correct, _change)

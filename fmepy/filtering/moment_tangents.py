@@ -18,8 +18,8 @@ from typing import NamedTuple
 from fmepy.compiled.dormand_prince import drive
 from fmepy.compiled.kernels import call, copy, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import add_multiple, cleared, sum_of
-from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, add_along, ends_entry, multiplied, partial
+from fmepy.filtering.arrays import add_multiple, add_vectors, clear
+from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, add_along, ends_entry, multiply_directions, partial
 from fmepy.filtering.transition import MOST_STEPS, covariance_rate, size_of_spread
 from fmepy.types import Cube, Matrix
 
@@ -27,13 +27,13 @@ IGNORED = 1e300
 """The tolerance of derivatives, of which the steps know nothing."""
 
 
-class MomentSpace(NamedTuple):
-    """Where it works.
+class MomentWorkspace(NamedTuple):
+    """Working arrays.
 
     Attributes
     ----------
     runs : ndarray, shape (WORK + 3, (n + n^2) (1 + width))
-        See `transition.TransitionSpace`. A row is x, P by rows, and then the derivatives, parameters innermost.
+        See `transition.TransitionWorkspace`. A row is x, P by rows, and then the derivatives, parameters innermost.
     N : ndarray, shape (n, n, width)
         Half of P.'.
     entry : ndarray, shape (1, width)
@@ -45,13 +45,13 @@ class MomentSpace(NamedTuple):
     entry: Matrix
 
 
-def moment_space(n, width):
-    """Return where a step works, of derivatives in rows of a padded length."""
-    return MomentSpace(new(WORK + 3, (n + n * n) * (1 + width)), new(n, n, width), new(1, width))
+def moment_workspace(n, width):
+    """Return the working arrays of a step, for derivatives in rows of a padded length."""
+    return MomentWorkspace(new(WORK + 3, (n + n * n) * (1 + width)), new(n, n, width), new(1, width))
 
 
 def carry_moments(job, tangents, step, x, P, y, w):
-    """Carry x, to y, P and their derivatives over a step; return whether the adaptive method could do it.
+    """Integrate x, to y, P and their derivatives over a step; return whether the adaptive method succeeded.
 
     `tangents` are the derivatives (`filtering.tangents`), of which the lower triangles of dP are read and written.
     """
@@ -68,11 +68,11 @@ def carry_moments(job, tangents, step, x, P, y, w):
     _packed_moments(x, P, dx, dP, z)
     most = MOST_STEPS + int(min(h / m.max_step, 1e6))
     w.last[2] = t + h
-    told, _, _, w.last[0] = drive(
+    status, _, _, w.last[0] = drive(
         _moment_rates, None, (m.advance, p, u, t, h, w, k.N, k.entry, tangents.of_steps, tangents.dp), t,
         min(w.last[0], h), z, w.last[2:3], 1, m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
     )  # fmt: skip
-    if told != DONE:
+    if status != DONE:
         w.last[0] = 0.0
         return False
     row = done[0]
@@ -110,14 +110,14 @@ def _moment_rates(t, z, model, out):
     call(advance, t, 0.0, z[:n], p, inputs, out[:n], F, A)
     covariance_rate(F, A, P, to_P)
     for i in range(n):
-        cleared(N[i])
+        clear(N[i])
         for c in range(n):
             f = F[i, c]
             if f != 0.0:
                 for j in range(n):
                     add_multiple(N[i, j], f, dP[c, j])
     call(d.function, t, 0.0, z[:n], p, inputs, d.values)
-    multiplied(F, dx, to_dx)
+    multiply_directions(F, dx, to_dx)
     for e in range(d.places.shape[0]):  # N becomes F P. + F. P + A. A'
         value, what, i, j, variable = partial(d, e)
         if what == OF_VALUE:
@@ -129,8 +129,8 @@ def _moment_rates(t, z, model, out):
                     f = P[j, c] if what == OF_SLOPE else A[c, j]
                     if f != 0.0:
                         add_multiple(N[i, c], f, entry[0])
-                cleared(entry)
+                clear(entry)
     for i in range(n):
         for j in range(i + 1):
-            sum_of(N[i, j], N[j, i], to_dP[i, j])
+            add_vectors(N[i, j], N[j, i], to_dP[i, j])
             copy(to_dP[i, j], to_dP[j, i])

@@ -1,4 +1,4 @@
-"""When a filter does what: nodes, steps, rows of data and events, fixed once for every evaluation.
+"""The schedule of a filter: nodes, steps, rows of data and events, the same for every evaluation.
 
 A node is a time at which something happens. Between two nodes lie steps:
 
@@ -115,7 +115,7 @@ class ScheduleArrays(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Schedule(Stored):
-    """What the loop follows, see the module's text.
+    """Nodes, steps, rows and events of one entity, see the module's text.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Schedule(Stored):
 
     @property
     def arrays(self) -> ScheduleArrays:
-        """What a compiled loop takes, packed at the first pass."""
+        """The arrays for a compiled loop, packed at the first pass."""
         if (found := _ARRAYS.get(self)) is None:
             r = self.readings
             found = _ARRAYS[self] = packed_once(

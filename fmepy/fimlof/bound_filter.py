@@ -179,11 +179,14 @@ class BoundFilter:
         if spec.definition.is_closed:
             raise ModelError(f"This follows the rates of a model from a state on, and {spec.definition.note}.")
         if spec.propagation in ("ode", "moment"):
-            from fmepy.filtering.continuous_transition import Accuracy, adaptive_functions  # brings in the solvers
+            from fmepy.filtering.continuous_transition import (  # brings in the solvers
+                SolverTolerances,
+                adaptive_functions,
+            )
 
-            accuracy = Accuracy.of(spec.model.scaled_options(), self._total, spec.tightness)
+            tolerances = SolverTolerances.of(spec.model.scaled_options(), self._total, spec.tightness)
             curved = spec.update == "second_order"
-            return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, accuracy)
+            return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, tolerances)
         kinds = {"difference": DIFFERENCE, "euler": EULER, "rk4": RK4, "rk4_moment": RK4_MOMENTS}
         advance, observe = spec.space.functions()
         return FilterFunctions(advance, observe, kinds[spec.propagation], spec.space.n_noise)

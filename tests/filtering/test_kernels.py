@@ -107,7 +107,7 @@ SAFE = [{"algorithm": "sqrt"}, {"update": "iterated"}, {"update": "second_order"
 @pytest.mark.parametrize("make", PLAIN)
 def test_the_plain_loop(both, make):
     make().filter()
-    assert set(both) == {"loop.run", "smoothing.back"}
+    assert set(both) == {"loop.run", "smoothing.backward_pass"}
 
 
 @pytest.mark.parametrize("options", SAFE)
@@ -115,7 +115,7 @@ def test_the_plain_loop(both, make):
 def test_the_loop_of_factors(both, rates, options):
     steps = {"propagation": "rk4", "dt": 0.5} if rates is logistic_rate else {}
     logistic_cost(rates, **steps, **options).filter()
-    assert set(both) == {"square_root_loop.run", "smoothing.back"}
+    assert set(both) == {"square_root_loop.run", "smoothing.backward_pass"}
 
 
 @pytest.mark.parametrize("make", [ar1_cost, estimated, events, oscillator_cost])

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fmepy.compiled.triangular import lower_factor
 from fmepy.filtering import run
-from fmepy.filtering.arrays import right_solved, semidefinite_lower
+from fmepy.filtering.arrays import semidefinite_lower, solve_from_right
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.models.difference import DifferenceModel
 from fmepy.models.ode import OdeModel
@@ -42,7 +42,7 @@ def test_a_right_division_by_a_factor_of_any_rank(seed):
     F = rng.normal(size=(3, n))
     found = rng.normal(size=(3, n))
     kept = found.copy()
-    right_solved(F @ L, L, 3, found)
+    solve_from_right(F @ L, L, 3, found)
     np.testing.assert_allclose(found @ L, F @ L, atol=1e-9)
     untouched = [j for j in range(n) if not L[j].any()]
     np.testing.assert_array_equal(found[:, untouched], kept[:, untouched])
