@@ -1,6 +1,6 @@
-"""Specification -> what runs: the loop, the model's functions, the start, at given parameters.
+"""Specification -> a filter that runs: the loop, the model's functions, the start, at some parameters.
 
-A `BoundFilter` is made once for a bound cost and asked again and again; it holds what is compiled and does not travel.
+A `BoundFilter` is made once for a bound cost and used for all evaluations; compiled parts are not pickled with it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ initial values where they are not those that the model gives."""
 
 
 class BoundFilter:
-    """A specification made to run.
+    """A filter of a specification, ready to run.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class BoundFilter:
 
     @cached_property
     def linear_scheme(self) -> Scheme:
-        """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
+        """The extended filter in the plain loop, whatever the settings: its tangents are the model's own."""
         return self._scheme((None, None), EKF, False, lambda: self.safe_scheme)
 
     @cached_property
@@ -196,7 +196,7 @@ class BoundFilter:
         return draw_paths(self.linear_scheme, schedule, start, self.inputs(p), n, rng)
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> LoopInputs:
-        """Return what the loop needs beside schedule and start; all process noise is times `inflation`."""
+        """Return the inputs of the loop besides schedule and start; all process noise is multiplied by `inflation`."""
         factor: Vector = np.empty(0)
         if self.spec.noise.covariance is not None:
             C = semidefinite_factor(self._of_noise(p.tolist()))
@@ -384,7 +384,7 @@ _WHY = {
 
 
 def undetermined(spec: Specification, likelihood: Likelihood) -> str:
-    """Return the sentence for a likelihood that is not finite, with the part of the start that it does not know."""
+    """Return the sentence for a likelihood that is not finite, and the part of the start that is not determined."""
     if not spec.free_states:
         return "The likelihood is not finite."
     states = [spec.definition.states[i] for i in spec.free_states]
@@ -436,7 +436,7 @@ STEP, ROUGH_STEP = 6e-6, 1e-7
 def points_of_differences(
     theta: Vector, typical: Vector, lower: Vector, upper: Vector, rough: bool
 ) -> dict[int, tuple[float, float]]:
-    """Return by parameter how far ahead and behind of theta differences look, within bounds.
+    """Return by parameter the distances ahead of and behind theta of differences, within bounds.
 
     A parameter without a typical size, which needs steps that are found by trying, has none.
     """

@@ -1,4 +1,4 @@
-"""What runs on from the end of the data: the model without readings, its times, inputs and resets."""
+"""The model beyond the end of the data: without readings, with its times, inputs and resets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Future:
-    """What runs on from the end of one entity's data."""
+    """The model of one entity beyond the end of its data."""
 
     bound_filter: BoundFilter
     schedule: Schedule
@@ -57,7 +57,7 @@ class Future:
 
     @property
     def spec(self) -> Specification:
-        """What is filtered, with the events and inputs beyond the data."""
+        """The specification with the events and inputs beyond the data."""
         return self.bound_filter.spec
 
     def inputs_that_end(self) -> list[str]:
@@ -121,7 +121,7 @@ def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
 
 
 def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> Future:
-    """Return what runs on from the end of an entity's data; for the arguments see ``FilterResult.forecast``."""
+    """Return the model beyond the end of an entity's data; for the arguments see ``FilterResult.forecast``."""
     end = float(run.schedule.times[run.end])
     ahead = _times(spec, run, steps, times, end)
     definition = spec.definition
@@ -190,18 +190,18 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
     return ahead
 
 
-def _scenario(own: tuple[Forcing, ...], given: Any, label: Any) -> tuple[Forcing, ...]:
+def _scenario(own: tuple[Forcing, ...], series: Any, label: Any) -> tuple[Forcing, ...]:
     """Return the forcings with those of a scenario, of an entity, in the places of the model's."""
-    if not isinstance(given, Mapping):
+    if not isinstance(series, Mapping):
         raise ArgumentError(
-            f"`forcings` must be a dict of name and time series, as the model takes them; got {type(given).__name__}."
+            f"`forcings` must be a dict of name and time series, as the model takes them; got {type(series).__name__}."
         )
     known = [f.name for f in own]
-    for name in given:
+    for name in series:
         check_known(name, known, f"`forcings`: {name!r} is not a forcing of the model.")
-    inputs = None if label is None else inputs_by_entity(None, given)
+    inputs = None if label is None else inputs_by_entity(None, series)
     by_entity = {} if inputs is None else inputs.of(label)["forcings"]
-    new = {f.name: f for f in as_forcings({**given, **by_entity})}
+    new = {f.name: f for f in as_forcings({**series, **by_entity})}
     return tuple(new.get(f.name, f) for f in own)
 
 
@@ -214,10 +214,10 @@ class Drawn:
 
     def complete(self) -> tuple[Cube, Cube]:
         """Return the draws that came to their end."""
-        kept = np.isfinite(self.paths).all(axis=(1, 2))
-        if not kept.any():
+        whole = np.isfinite(self.paths).all(axis=(1, 2))
+        if not whole.any():
             raise SimulationError("Every simulated path broke down; look at the model beyond the data.")
-        return self.paths[kept], self.readings[kept]
+        return self.paths[whole], self.readings[whole]
 
     def table(self, future: Future, label: Any, entity: str | None) -> pd.DataFrame:
         """Return all draws as one table, readings on the data's own scale."""
