@@ -147,7 +147,7 @@ def test_the_score_is_the_slope(words: dict) -> None:
 
 def test_tangents_carry_the_score() -> None:
     bound = growth(propagation="rk4", dt=0.1).bind()
-    moved, passes = bound._carrying(bound.theta0, 0, False)
+    moved, passes = bound._tangent_passes(bound.theta0, 0, False)
     assert moved == [0, 1, 2, 3, 4]
     assert passes
 
