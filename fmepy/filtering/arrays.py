@@ -1,10 +1,10 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""The arrays of filters; the array of one update with factors: filled, made triangular elsewhere, and read off.
+"""Arithmetic on arrays of filters, and the array of one update with factors of covariances.
 
 With R = C C' and P = L L' the rows of [C, H L; 0, L] are made lower triangular by an orthogonal matrix; what stands in
 it then are the factor of S, the gain times it, and the factor of the updated covariance.
 
-Arithmetic on factors of covariances, P = L L' with L lower triangular, on arrays in place.
+Arithmetic on factors of covariances, P = L L' with L lower triangular: all works on arrays in place.
 
 A covariance is never formed from a difference, so it cannot lose its definiteness, and singular ones (a start that is
 known, equations without noise, exact measurements) are like any other. With T an orthogonal matrix that is never
@@ -36,7 +36,7 @@ def identity(T):
             T[i, j] = 1.0 if i == j else 0.0
 
 
-def cleared(T):
+def clear(T):
     """Set T to zero."""
     for i in range(T.shape[0]):
         for j in range(T.shape[1]):
@@ -58,7 +58,7 @@ def error_factor(count, first, errors, correlation, variables, R, C):
             C[i, i] = np.nan
 
 
-def solved(W, count, first, delta, x, y, e, nu, s):
+def solve_innovations(W, count, first, delta, x, y, e, nu, s):
     """From the triangular array set nu, s and the updated state y; return the row without variance, or -1."""
     n = x.shape[0]
     for i in range(count):
@@ -77,7 +77,7 @@ def solved(W, count, first, delta, x, y, e, nu, s):
     return -1
 
 
-def columns_updated(W, count, first, rows, X, e, v):
+def update_columns(W, count, first, rows, X, e, v):
     """Update X = dx/dx0 and set v = dnu/dx0."""
     n, d = X.shape
     for c in range(d):
@@ -106,10 +106,10 @@ def covariance_of(L, P):
             P[j, i] = total
 
 
-def left_multiplied(F, X, work):
+def left_multiply(F, X, work):
     """Set X to F X."""
-    products(F, X, F.shape[0], work, 0)
-    copied(work, X)
+    multiply(F, X, F.shape[0], work, 0)
+    copy_matrix(work, X)
 
 
 def fill_array(count, C, rows, L, W):
@@ -118,7 +118,7 @@ def fill_array(count, C, rows, L, W):
     for i in range(count):
         for j in range(count):
             W[i, j] = C[i, j]
-    products(rows, L, count, W, count)
+    multiply(rows, L, count, W, count)
     for i in range(n):
         for j in range(count):
             W[count + i, j] = 0.0
@@ -127,10 +127,10 @@ def fill_array(count, C, rows, L, W):
 
 
 def write_excess(W, count, width, rows, L, first, excess):
-    """Keep B B' - H P H' of one sample."""
+    """Write B B' - H P H' of one sample."""
     n = L.shape[0]
     HL = new(count, n)
-    products(rows, L, count, HL, 0)
+    multiply(rows, L, count, HL, 0)
     for i in range(count):
         for j in range(count):
             total = 0.0
@@ -141,7 +141,7 @@ def write_excess(W, count, width, rows, L, first, excess):
             excess[first + i, j] = total
 
 
-def rests(L, y, before):
+def has_converged(L, y, before):
     """Tell whether an update moved by less than 1e-10 of the state's sd."""
     for i in range(L.shape[0]):
         variance = 0.0
@@ -152,33 +152,10 @@ def rests(L, y, before):
     return True
 
 
-def is_finite(X):
-    """Tell whether all entries of a matrix are finite."""
-    total = 0.0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            total += 0.0 * X[i, j]
-    return total == 0.0
-
-
-def is_finite_vector(x):
-    """Tell whether all entries of a vector are finite."""
-    total = 0.0
-    for i in range(x.shape[0]):
-        total += 0.0 * x[i]
-    return total == 0.0
-
-
-def copied_vector(a, b):
-    """Write a vector into another one."""
-    for i in range(a.shape[0]):
-        b[i] = a[i]
-
-
-def copied(a, b):
-    """Write a matrix into another one."""
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
+def copy_matrix(a, b):
+    """Set b to the upper left part of a."""
+    for i in range(b.shape[0]):
+        for j in range(b.shape[1]):
             b[i, j] = a[i, j]
 
 
@@ -236,20 +213,20 @@ def add_multiples(a, f, b, g, c):
         set_lanes(a, q, lanes_at(a, q, 4) + (f * lanes_at(b, q, 4) + g * lanes_at(c, q, 4)))
 
 
-def sum_of(a, b, c):
+def add_vectors(a, b, c):
     """Set c to a + b, vectors of a padded length."""
     for q in range(0, a.shape[0], 4):
         set_lanes(c, q, lanes_at(a, q, 4) + lanes_at(b, q, 4))
 
 
-def handed_over(a, b):
-    """Write a vector of a padded length into another one, and clear it."""
+def move_vector(a, b):
+    """Write a vector of a padded length into another one, and set it to zero."""
     for q in range(0, a.shape[0], 4):
         set_lanes(b, q, lanes_at(a, q, 4))
         set_lanes(a, q, lanes(0.0, 0.0, 0.0, 0.0))
 
 
-def products(A, L, rows, W, column):
+def multiply(A, L, rows, W, column):
     """Write A L (its first `rows`) into W, from a column on."""
     for i in range(rows):
         for j in range(L.shape[1]):
@@ -261,7 +238,7 @@ def products(A, L, rows, W, column):
                     W[i, column + j] += a * L[k, j]
 
 
-def right_solved(D, L, rows, F):
+def solve_from_right(D, L, rows, F):
     """Change F as little as makes F L = D, L lower triangular: where L has no spread F stays what it is.
 
     What is a rounding error of its row is no spread.

@@ -6,10 +6,10 @@ In the letters of the code, F = df/dx along the run and A A' = G Q G'::
     moment    x' = f,  Phi' = F Phi,  P' = F P + P F' + A A'
               of second order: x' = f + 1/2 sum_jk f_jk P_jk
 
-They are one system of first order. An explicit method goes first, within the compiled loop (`filtering.transition`).
-What that gives back is called from there, in Python: the system, written in symbols and compiled as a model is, goes
-to the compiled engine, its parameters as inputs; what that cannot finish LSODA tries, with the same rates in numbers,
-and so it does for models without equations. A run is cut at the kinks of forcings and where a condition of
+They are one system of first order. An explicit method is tried first, in the compiled loop (`filtering.transition`).
+Steps that it cannot take are taken in Python: the system, in symbols and compiled as a model is, is run by the compiled
+engine, its parameters as inputs; if that fails, or if the model has no equations, by LSODA, with the same rates in
+numbers. A run is cut at the kinks of forcings and where a condition of
 time alone changes, so that neither is stepped over. Systems with conditions, and those of second order, stay in the
 compiled loop, too (`CrossingSteps`): `compiled.switching` flips their modes where they cross, and steps are cut where
 conditions of time and parameters alone do, which is found once a pass. Noise integrals and covariances are carried in
@@ -38,7 +38,7 @@ from fmepy.compiled.kernels import packed
 from fmepy.compiled.llvm_code import NotWritableError
 from fmepy.compiled.switching import Switches, run_stretch, with_room
 from fmepy.errors import SimulationError
-from fmepy.filtering.loop_arguments import CrossingRoom
+from fmepy.filtering.loop_arguments import CrossingWorkspace
 from fmepy.filtering.run import FilterFunctions
 from fmepy.filtering.statespace import PythonFunction, StateSpace
 from fmepy.filtering.transition import ADAPTIVE, BY_FUNCTION, EXACT, MOMENTS, MOMENTS_BY_FUNCTION, StepTolerances
@@ -61,12 +61,12 @@ RTOL, ATOL = 1e-8, 1e-12
 """Largest tolerances; ATOL of a state of size one."""
 _SIZE = "size of the noise"
 _MOST_FLIPS = 1000
-"""Crossings of one step that there is room for; of more it is given back."""
+"""Most crossings of one step; a step with more is left to other solvers."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Accuracy:
-    """What the solver is asked for: the relative tolerance, the sizes of the states, the longest step."""
+class SolverTolerances:
+    """Tolerances of the solver: relative, absolute for a state of size one; sizes of the states; longest step."""
 
     rtol: float
     atol: float
@@ -74,15 +74,15 @@ class Accuracy:
     max_step: float
 
     @classmethod
-    def of(cls, options: SolverOptions, n: int, tightness: float = 1.0) -> Accuracy:
-        """Return that of a model's own options, where they ask for more than a filter does anyway.
+    def of(cls, options: SolverOptions, n: int, tightness: float = 1.0) -> SolverTolerances:
+        """Return those of a model's own options, no larger than `RTOL` and `ATOL`.
 
         Parameters
         ----------
         n : int
             States of the filter: the model's, then sums over time.
         tightness : float
-            What all tolerances are multiplied by.
+            Factor of all tolerances.
         """
         own = np.minimum(options.atol / RELATIVE, 1.0)
         own[np.isnan(own)] = 1.0  # fixed steps outside the filter
@@ -113,26 +113,26 @@ def is_exact(space: Any) -> bool:
 
 
 def adaptive_functions(
-    space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, accuracy: Accuracy
+    space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, tolerances: SolverTolerances
 ) -> FilterFunctions:
-    """Return the functions of a filter whose states go on by an adaptive solver (propagation "ode" and "moment").
+    """Return the functions of a filter that integrates its states adaptively (propagation "ode" and "moment").
 
     Parameters
     ----------
     space : StateSpace or UntracedSpace
     moments : bool
-        The covariance goes along with the state; else its tangent and a noise integral.
+        The covariance is integrated with the state; else its tangent and a noise integral.
     curved : bool
-        The state feels the curvature of its rates.
+        The mean includes the effect of the curvature of the rates.
     """
     advance, observe = space.functions()
     if not moments and is_exact(space):
         return FilterFunctions(advance, observe, EXACT, space.n_noise)
     n = len(space.states)
     inputs = [(n,), (len(space.parameters),), (len(space.forcings),)]
-    by_solver = _BySolver(space, forcings, moments, curved, accuracy)
+    by_solver = _BySolver(space, forcings, moments, curved, tolerances)
     solver = PythonFunction(by_solver.advance, 2, inputs, [(n,), (n, n), (n, n)])
-    explicit = None if curved else _explicit(space, accuracy)
+    explicit = None if curved else _step_tolerances(space, tolerances)
     crossings = CrossingSteps.of(by_solver.compiled[1]) if explicit is None and advance.is_compiled else None
     if explicit is None and crossings is None:
         return FilterFunctions(solver, observe, MOMENTS_BY_FUNCTION if moments else BY_FUNCTION, n)
@@ -177,15 +177,15 @@ class _BySolver:
     """
 
     def __init__(
-        self, space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, accuracy: Accuracy
+        self, space: Any, forcings: tuple[Forcing, ...], moments: bool, curved: bool, tolerances: SolverTolerances
     ) -> None:
         self._n, self._forcings, self._moments = len(space.states), forcings, moments
         self._low = np.tril_indices(self._n)
         self._space, self._curved = space, curved
         self._layout = InputLayout(len(space.parameters) + 1, len(forcings))
-        self._accuracy = accuracy
-        tangent, noise = accuracy.of_tangent.ravel(), accuracy.of_noise[self._low]
-        self._atol: Vector = np.concatenate([accuracy.of_states, tangent, noise])
+        self._tolerances = tolerances
+        tangent, noise = tolerances.of_tangent.ravel(), tolerances.of_noise[self._low]
+        self._atol: Vector = np.concatenate([tolerances.of_states, tangent, noise])
         self._timelines: dict[tuple[float, float], tuple[Timeline, tuple[Segment, ...]]] = {}
 
     @cached_property
@@ -194,11 +194,11 @@ class _BySolver:
 
     @cached_property
     def _lsoda(self) -> LsodaStepper:
-        asked = self._accuracy
-        return LsodaStepper(self._rates, SolverOptions("lsoda", asked.rtol, self._atol, max_step=asked.max_step))
+        own = self._tolerances
+        return LsodaStepper(self._rates, SolverOptions("lsoda", own.rtol, self._atol, max_step=own.max_step))
 
     def advance(self, t: float, h: float, x: Vector, p: Vector, u: Vector, f: Vector, F: Matrix, A: Matrix) -> None:
-        """Set f to the next state, F to Phi, A to a factor of Qd (or from P to the next P); NaN where nobody can."""
+        """Set f to the next state, F to Phi, A to a factor of Qd (or from P to the next P); NaN if all solvers fail."""
         n = self._n
         z = np.zeros(n + n * n + len(self._low[0]))
         z[:n], z[n : n + n * n] = x, np.eye(n).ravel()
@@ -242,22 +242,22 @@ class _BySolver:
             return None, None
         system = _augmented(self._space, self._curved)
         try:
-            return system, CompiledStepper(system, self._accuracy.rtol, self._atol, self._accuracy.max_step)
+            return system, CompiledStepper(system, self._tolerances.rtol, self._atol, self._tolerances.max_step)
         except NotWritableError:  # LSODA goes through the same system, its stops known
             return system, None
 
     def _cut(self, start: float, end: float) -> tuple[Timeline, tuple[Segment, ...]]:
-        if (found := self._timelines.get((start, end))) is None:
+        if (segments_of_step := self._timelines.get((start, end))) is None:
             timeline = Timeline.of(start, np.array([end]), self._forcings, np.empty(0))
-            found = self._timelines[start, end] = (timeline, timeline.segments())
-        return found
+            segments_of_step = self._timelines[start, end] = (timeline, timeline.segments())
+        return segments_of_step
 
 
 # --- through conditions
 
 
 class CrossingSteps:
-    """Rooms for passes through the conditions of one augmented system; threads may share it.
+    """Workspaces for passes through the conditions of one augmented system; threads may share it.
 
     Parameters
     ----------
@@ -268,7 +268,7 @@ class CrossingSteps:
     """
 
     def __init__(self, stepper: CompiledStepper, switches: Switches) -> None:
-        self._stepper, self._switches, self._free = stepper, switches, list[tuple[CrossingRoom, Any]]()
+        self._stepper, self._switches, self._free = stepper, switches, list[tuple[CrossingWorkspace, Any]]()
 
     @classmethod
     def of(cls, stepper: CompiledStepper | None) -> CrossingSteps | None:
@@ -279,46 +279,46 @@ class CrossingSteps:
         return None if switches is None else cls(stepper, switches)
 
     @contextmanager
-    def room(self, p: Vector, times: Vector) -> Iterator[CrossingRoom]:
-        """Give room for a pass over times at the parameters p, behind which more may stand."""
+    def workspace(self, p: Vector, times: Vector) -> Iterator[CrossingWorkspace]:
+        """Provide the workspace of a pass over times at the parameters p, which may be the first entries of more."""
         try:
-            room, lives = self._free.pop()  # of no other thread's
+            workspace, references = self._free.pop()  # of no other thread's
         except IndexError:
-            room, lives = self._made()
+            workspace, references = self._build()
         system, start, last = self._stepper.system, float(times[0]), float(times[-1])
         if system.planned:
-            theta = np.append(p[: room.n_parameters], 1.0)
+            theta = np.append(p[: workspace.n_parameters], 1.0)
             cuts = np.unique([at for at, _ in planned_crossings(system, theta, start, last)])
             ends = np.concatenate([[start], cuts, [max(last, start)]])
             modes = planned_modes(system, theta, list(itertools.pairwise(ends)))
-            room = room._replace(cuts=cuts, modes=np.ascontiguousarray(modes))
-        room.ended[:] = 0.0  # no step is known
-        yield room
-        self._free.append((room, lives))
+            workspace = workspace._replace(cuts=cuts, modes=np.ascontiguousarray(modes))
+        workspace.ended[:] = 0.0  # no step is known
+        yield workspace
+        self._free.append((workspace, references))
 
-    def _made(self) -> tuple[CrossingRoom, Any]:
-        """Return a room, and what must live as long."""
+    def _build(self) -> tuple[CrossingWorkspace, Any]:
+        """Return a workspace, and the objects that must live as long."""
         s, at = self._stepper, np.zeros(1)
         course = Course(0.0, at, 0, (Stretch(0.0, at, 1),))
         runs = ExplicitRuns(replace(s.functions, stiff=None), s.solver, course, s.n_inputs)
-        arrays, at_arrays, lives = runs.arrays(np.zeros((1, runs.n_inputs)))
+        arrays, at_arrays, references = runs.arrays(np.zeros((1, runs.n_inputs)))
         own = with_room(self._switches, _MOST_FLIPS)
         words, layout = packed(own), s.system.layout
-        room = CrossingRoom(
+        workspace = CrossingWorkspace(
             loop_address(run_stretch, "the filter through conditions"), runs.at_course, at_arrays, address(words),
             layout.n_parameters - 1, layout.lines.start, layout.origin, layout.modes.start, runs.tables.begins,
             runs.tables.times, arrays.inputs, arrays.values, arrays.ended, np.array(s.system.planned, dtype=np.int64),
             np.zeros(0), np.zeros((1, 0)),
         )  # fmt: skip
-        return room, (runs, arrays, lives, own, words)
+        return workspace, (runs, arrays, references, own, words)
 
 
-def _explicit(space: Any, accuracy: Accuracy) -> StepTolerances | None:
-    """Return what is asked of the explicit method; None for conditions, which a step could miss, or no equations."""
+def _step_tolerances(space: Any, tolerances: SolverTolerances) -> StepTolerances | None:
+    """Return the tolerances of the explicit method; None without equations or with conditions."""
     if not space.is_traced or holds_choices([*space.rates, *(e for _, _, e in space.gains)]):
         return None
-    atol = np.concatenate([accuracy.of_states, accuracy.of_tangent.ravel(), accuracy.of_noise.ravel()])
-    return StepTolerances(accuracy.rtol, float(accuracy.max_step), atol)
+    atol = np.concatenate([tolerances.of_states, tolerances.of_tangent.ravel(), tolerances.of_noise.ravel()])
+    return StepTolerances(tolerances.rtol, float(tolerances.max_step), atol)
 
 
 def _last(rows: Matrix) -> Vector:

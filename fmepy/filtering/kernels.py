@@ -11,8 +11,9 @@ In the letters of the code, n states, q noise inputs, d diffuse columns::
 With k = c / s the scalar Joseph form P - k c' - c k' + k s k' is P - c c' / s, symmetric to the last bit as it is
 written here. A covariance that loses its sign all the same is watched for (below), and left to factors.
 
-The columns X = dx/dx0 belong to the components of the start of which nothing is known. Correlated measurement errors
-are made independent first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1; variances D.
+All rows of a sample are linearised at the same state, so that their order does not matter. The columns X = dx/dx0
+belong to the components of the start of which nothing is known. Correlated measurement errors are made independent
+first: with R = L D L' (L unit lower) the rows of z and H are multiplied by L^-1; variances D.
 The conditional innovations nu_i and their variances s_i are then those of the joint update, S = L_S diag(s) L_S'.
 
 Nothing here raises: what has no value becomes NaN or infinite, and the loop (`filtering.loop`) looks. A reading too
@@ -23,9 +24,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import new
-from fmepy.filtering.arrays import copied_vector, products
-from fmepy.filtering.limits import matched
+from fmepy.compiled.kernels import copy
+from fmepy.filtering.arrays import multiply
+from fmepy.filtering.limits import matched_moments
 from fmepy.filtering.tangents import update_slopes
 
 ILL_CONDITIONED = 7.2e10
@@ -35,7 +36,7 @@ ILL_CONDITIONED = 7.2e10
 def covariance_to_next(P, F, S, M, T):
     """Set P to F P F' + S, and T to P F' of the P before; M is work space. Zeros of F are skipped."""
     n = P.shape[0]
-    products(F, P, n, M, 0)
+    multiply(F, P, n, M, 0)
     for i in range(n):
         for j in range(n):
             T[i, j] = M[j, i]
@@ -52,31 +53,18 @@ def covariance_to_next(P, F, S, M, T):
             P[j, i] = P[i, j]
 
 
-def conditional_rows(m, first, delta, H, sd, correlation, variables, r, L):
-    """Turn m rows with correlated errors into rows with independent ones of variances r.
+def independent_rows(count, delta, H, C, r):
+    """Turn rows whose errors have the covariance C C', C lower, into rows with independent errors of variances r.
 
-    delta (m,), H (m, n) are changed in place; `sd` (m,) are the rows' error sds, `variables` from `first` on their
-    places in `correlation`. L is work space.
+    delta (m,) and H (m, n) are changed in place.
     """
-    n = H.shape[1]
-    for i in range(m):
+    for i in range(count):
+        r[i] = C[i, i] * C[i, i]
         for j in range(i):
-            # rows of the same variable at the same time are repeated readings, with errors of their own
-            a, b = variables[first + i], variables[first + j]
-            total = 0.0 if a == b else sd[i] * sd[j] * correlation[a, b]
-            for k in range(j):
-                total -= L[i, k] * L[j, k] * r[k]
-            L[i, j] = total / r[j] if r[j] > 0.0 else 0.0
-        total = sd[i] * sd[i]
-        for k in range(i):
-            total -= L[i, k] * L[i, k] * r[k]
-        r[i] = max(total, 0.0)
-    for i in range(m):
-        for j in range(i):
-            w = L[i, j]
-            if w != 0.0:
+            if C[i, j] != 0.0:
+                w = C[i, j] / C[j, j]
                 delta[i] -= w * delta[j]
-                for k in range(n):
+                for k in range(H.shape[1]):
                     H[i, k] -= w * H[j, k]
 
 
@@ -89,7 +77,7 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
     """
     n, d, nu, s, v = x.shape[0], X.shape[1], job.nu, job.s, job.v
     direct = which.shape[0] > 0
-    copied_vector(x, x0)
+    copy(x, x0)
     for row in range(m):
         at = which[first + row] if direct else row
         for i in range(n):
@@ -111,7 +99,7 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
         if not (variance > 0.0 and variance < np.inf) or (r[row] > 0.0 and variance > ILL_CONDITIONED * r[row]):
             return row
         inverse = 1.0 / variance
-        moved, share = matched(job.schedule.row_marks[first + row], e, variance)
+        moved, share = matched_moments(job.schedule.row_marks[first + row], e, variance)
         for i in range(n):
             k[i] = c[i] / variance if t is not None else c[i] * inverse
         if t is not None:
@@ -130,46 +118,4 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
             v[first + row, j] = -total
             for i in range(n):
                 X[i, j] -= k[i] * total
-    return -1
-
-
-def joint_update(m, first, x, P, X, delta, H, r, nu, s, v):
-    """Update by all rows at once: x, P and X stay what they are until every row is known; the rest as above.
-
-    Row i given those before it has the covariance ``c_i = P h_i' - sum_q (h_i c_q / s_q) c_q`` with the state, which is
-    the factorisation S = L_S diag(s) L_S'.
-    """
-    n, d = X.shape
-    C = new(m, n)
-    for i in range(m):
-        e = delta[i]
-        for j in range(d):
-            v[first + i, j] = 0.0
-        for k in range(n):
-            for j in range(n):
-                C[i, j] += P[j, k] * H[i, k]
-            for j in range(d):
-                v[first + i, j] -= H[i, k] * X[k, j]
-        for q in range(i):
-            w = 0.0
-            for k in range(n):
-                w += H[i, k] * C[q, k] / s[first + q]
-            e -= w * nu[first + q]
-            for k in range(n):
-                C[i, k] -= w * C[q, k]
-            for j in range(d):
-                v[first + i, j] -= w * v[first + q, j]
-        variance = r[i]
-        for k in range(n):
-            variance += H[i, k] * C[i, k]
-        nu[first + i], s[first + i] = e, variance
-        if not (variance > 0.0 and variance < np.inf) or (r[i] > 0.0 and variance > ILL_CONDITIONED * r[i]):
-            return i
-    for i in range(m):
-        for a in range(n):
-            x[a] += C[i, a] / s[first + i] * nu[first + i]
-            for b in range(n):  # the same to the last bit on both sides of the diagonal
-                P[a, b] -= C[i, max(a, b)] / s[first + i] * C[i, min(a, b)]
-            for j in range(d):
-                X[a, j] += C[i, a] / s[first + i] * v[first + i, j]
     return -1

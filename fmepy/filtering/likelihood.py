@@ -31,6 +31,7 @@ import numpy as np
 
 from fmepy.filtering.loop_arguments import START_NOT_SETTLED
 from fmepy.filtering.run import Pass
+from fmepy.filtering.smoothing import StartInformation
 from fmepy.journal.encoding import Stored
 from fmepy.numerics.tails import generalised, log_probability, steepness
 from fmepy.types import IntVector, Matrix, Vector
@@ -40,9 +41,9 @@ _MOST_SHIFTS = 20
 _SMALL, _SETTLED = 1e-13, 1e-8
 """Squared moves of a start, in sds, which are none: at first, and where it was hard to find."""
 _FAR = 1e3
-"""The move of a start from which nothing can be computed."""
+"""The shift that stands for a start from which nothing can be computed."""
 _KNOWN: Vector = np.zeros(0)
-"""The shift of a start of which everything is known."""
+"""The shift of a start that is known."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +58,7 @@ class Likelihood(Stored):
     nu, s : ndarray, shape (n_obs,)
         Innovations from the start that was estimated, where it was, and their variances given that start.
     shift : ndarray, shape (d,)
-        What the data add to the free components of the start.
+        Estimated shift of the free components of the start.
     A : ndarray, shape (d, d)
         Information of the data on the start.
     marks : ndarray of int, shape (n_obs,), or None
@@ -81,7 +82,7 @@ class Likelihood(Stored):
 
 
 def likelihood_of(run: Pass, marks: IntVector | None = None) -> Likelihood:
-    """Return the likelihood of a pass that came to its end; -inf if the data say nothing of a part of the start."""
+    """Return the likelihood of a pass that came to its end; -inf if the data do not determine a part of the start."""
     nu, s, d = run.nu, run.s, run.v.shape[1]
     shift, A = np.zeros(d), np.zeros((d, d))
     extra = 0.0
@@ -103,8 +104,8 @@ def pass_with_estimated_start(
 ) -> tuple[Pass, Likelihood | None]:
     """Return the pass, and its likelihood, whose linearisation is about the start that it estimates.
 
-    From pass to pass the free components of the start go to where the last one has them. Where that does not come to
-    rest, Powell's hybrid method (`scipy.optimize.root`) looks for the start that stays.
+    Each pass starts from the free components that the last one estimated. Where that does not converge, Powell's hybrid
+    method (`scipy.optimize.root`) looks for a start that is its own estimate.
 
     Parameters
     ----------
@@ -164,14 +165,10 @@ def predictive_log_densities(nu: Vector, s: Vector, v: Matrix, marks: IntVector 
     on the start, a datum has the mean error nu + v'd, d = - A^-1 b, and the variance s + v' A^-1 v.
     """
     if v.shape[1]:
-        A, b = np.zeros((v.shape[1],) * 2), np.zeros(v.shape[1])
-        means, variances = [], []
-        for one, variance, row in zip(nu, s, v, strict=True):
-            if np.linalg.matrix_rank(A) == len(A):
-                means.append(one - row @ np.linalg.solve(A, b))
-                variances.append(variance + row @ np.linalg.solve(A, row))
-            A, b = A + np.outer(row, row) / variance, b + row * one / variance
-        nu, s = np.array(means), np.array(variances)
+        root = np.sqrt(s)
+        before = StartInformation.of(v / root[:, None], nu / root)[:-1]
+        determined = ~before.null.any(axis=(1, 2))
+        nu, s = (nu + np.einsum("ij,ij->i", v, before.shift))[determined], before.variances(s, v)[determined]
     plain = -0.5 * (nu * nu / s + np.log(2 * np.pi * s))
     return np.asarray(plain if marks is None else np.where(marks, limit_log_probability(nu, s, marks), plain))
 
@@ -188,7 +185,7 @@ def start_of(run: Pass) -> tuple[Matrix, Vector]:
 
 
 def unknown_part(A: Matrix, states: Sequence[str]) -> str:
-    """Return the states, or the combination of them, of whose start the information A knows nothing, as text.
+    """Return as text the states, or the combination of them, whose start the information A does not determine.
 
     Examples
     --------
@@ -208,7 +205,7 @@ def unknown_part(A: Matrix, states: Sequence[str]) -> str:
 
 
 def score_rows(one: Likelihood, nu_slopes: Matrix, s_slopes: Matrix) -> Matrix:
-    """Return what every datum adds to d xi / d theta, shape (n_obs, n_par); the slopes have the same shape."""
+    """Return the part of every datum in d xi / d theta, shape (n_obs, n_par); the slopes have the same shape."""
     a, b = _of_innovations(one)
     return np.asarray(a[:, None] * nu_slopes + b[:, None] * s_slopes)
 

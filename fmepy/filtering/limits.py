@@ -12,7 +12,7 @@ These are the moments of the truncated normal, and the state that a normal one w
 likelihood is exact; what comes behind it takes the state for normal, which it no longer is (assumed-density filtering).
 The limits of a sample come after its other readings, one after the other.
 
-Whoever looks back sees the plain reading that would have done the same::
+In smoothing and diagnostics a limit is replaced by the plain reading of the same effect::
 
     r <- r + s / w - s      innovation  mark lam sqrt s / w = mark sqrt s / (lam + t)
 
@@ -31,7 +31,7 @@ from fmepy.types import IntVector, Vector
 
 _ROOT_2_PI = 2.5066282746310002
 _NO_NEWS = 1e-12
-"""A limit that shrinks a variance by less than this part says nothing to those who look back."""
+"""A limit that reduces a variance by less than this part is of no effect in smoothing."""
 
 
 def tail(t):
@@ -58,8 +58,8 @@ def tail(t):
     return lam, w, lam - w * (2.0 * lam + t)
 
 
-def matched(mark, e, s):
-    """Return by how much more than its prediction a reading is on average, and which part of s it takes away."""
+def matched_moments(mark, e, s):
+    """Return the mean of a reading minus its prediction, and the part of s by which it reduces the variance."""
     if mark == 0:
         return e, 1.0
     root = np.sqrt(s)
@@ -67,8 +67,8 @@ def matched(mark, e, s):
     return mark * lam * root, w
 
 
-def matched_slopes(mark, e, s, de, ds, dw):
-    """Turn the derivatives of e (and s) into those of what `matched` returns; de and dw are written."""
+def differentiate_moments(mark, e, s, de, ds, dw):
+    """Turn the derivatives of e (and s) into those of what `matched_moments` returns; de and dw are written."""
     if mark == 0:
         return
     root = np.sqrt(s)
@@ -87,10 +87,10 @@ def plain_rows(marks, first, count):
     return plain
 
 
-def taken_up(
+def equivalent_readings(
     values: Vector, marks: IntVector, predictions: Vector, sds: Vector, nu: Vector, s: Vector
 ) -> tuple[Vector, Vector]:
-    """Return distances from their predictions and error sds of readings; of limits those that did the same.
+    """Return readings minus predictions, and their error sds; for limits those of readings of the same effect.
 
     Parameters
     ----------

@@ -12,17 +12,15 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from fmepy.compiled.kernels import call, new
-from fmepy.filtering.arrays import copied, copied_vector, identity, is_finite_vector, left_multiplied
-from fmepy.filtering.kernels import conditional_rows, covariance_to_next, joint_update, sequential_update
+from fmepy.compiled.kernels import are_finite, call, copy, new
+from fmepy.filtering.arrays import copy_matrix, error_factor, identity, left_multiply
+from fmepy.filtering.kernels import covariance_to_next, independent_rows, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
+from fmepy.filtering.moment_tangents import carry_moments
 from fmepy.filtering.partials import Partials
-from fmepy.filtering.tangents import Directions, carry, carry_along, change_slopes, read_slopes, tangents
-from fmepy.filtering.transition import TransitionSpace, carries_covariance, is_adaptive, space, transition
+from fmepy.filtering.tangents import Directions, change_slopes, predict_slopes, read_slopes, tangents
+from fmepy.filtering.transition import TransitionWorkspace, carries_covariance, is_adaptive, transition, workspace
 from fmepy.types import Matrix, Vector
-
-SEQUENTIAL, JOINT = range(2)
-"""Updates."""
 
 
 def most_rows(schedule):
@@ -45,18 +43,8 @@ def change_state(kind, i, value, x):
     return value
 
 
-def _map_of_events(job, node, tangent):
-    """Multiply the tangent, the identity, by the map of a node's events."""
-    schedule = job.schedule
-    for e in range(schedule.event_at[node], schedule.event_at[node + 1]):
-        if schedule.event_kinds[e] != 1:
-            factor = 0.0 if schedule.event_kinds[e] == 0 else job.event_values[e]
-            for j in range(tangent.shape[0]):
-                tangent[schedule.event_states[e], j] *= factor
-
-
 def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, change):
-    """Go from node to node, and write the record; tell where it breaks down.
+    """Go from node to node, and write the record; set `outcome` where it breaks down.
 
     x : the state;  X : dx/dx0;  Phi : the tangent of the last step;  state : what the functions work on besides:
     predict(job, state, step, x): carry it over a step; return why that is impossible, or 0;
@@ -64,55 +52,55 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
     correct(job, state, node, first, count, x, X): update by rows; return the one whose variance is not positive, or -1;
     change(job, state, event, x): change the state by an event; return what deviations are multiplied by.
     """
-    schedule, record, told, n, d = job.schedule, job.record, job.told, x.shape[0], X.shape[1]
+    schedule, record, outcome, n, d = job.schedule, job.record, job.outcome, x.shape[0], X.shape[1]
     tangent, work, XW = new(n, n), new(n, n), new(n, d)
-    told[0], told[1], told[2] = -1, 0, 0
+    outcome[0], outcome[1], outcome[2] = -1, 0, 0
+    identity(tangent)
     for node in range(schedule.times.shape[0]):
-        if job.recorded:
-            identity(tangent)
-            if node > 0:
-                _map_of_events(job, node - 1, tangent)
         for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
             why = predict(job, state, step, x)
             if why != 0:
-                told[0], told[1] = node, why
+                outcome[0], outcome[1] = node, why
                 return
             if d > 0:
-                left_multiplied(Phi, X, XW)
+                left_multiply(Phi, X, XW)
             if job.recorded:
-                left_multiplied(Phi, tangent, work)
-        if not is_finite_vector(x):
-            told[0], told[1] = node, STATE_NOT_FINITE
+                left_multiply(Phi, tangent, work)
+        if not are_finite(x):
+            outcome[0], outcome[1] = node, STATE_NOT_FINITE
             return
         if not is_sound(state):
-            told[0], told[1] = node, COVARIANCE_NOT_FINITE
+            outcome[0], outcome[1] = node, COVARIANCE_NOT_FINITE
             return
         if job.recorded:
-            copied_vector(x, record.x_predicted[node])
+            copy(x, record.x_predicted[node])
             write_covariance(state, record.P_predicted[node])
-            copied(tangent, record.transitions[node])
+            copy_matrix(tangent, record.transitions[node])
         first = schedule.row_at[node]
         count = schedule.row_at[node + 1] - first
         if count > 0:
             bad = correct(job, state, node, first, count, x, X)
             if bad >= 0:
-                told[0], told[1], told[2] = node, VARIANCE_NOT_POSITIVE, first + bad
+                outcome[0], outcome[1], outcome[2] = node, VARIANCE_NOT_POSITIVE, first + bad
                 return
         if job.recorded:
-            copied_vector(x, record.x_filtered[node])
+            copy(x, record.x_filtered[node])
             write_covariance(state, record.P_filtered[node])
+            identity(tangent)
         for e in range(schedule.event_at[node], schedule.event_at[node + 1]):
             factor = change(job, state, e, x)
             if factor != 1.0:
                 for j in range(d):
                     X[schedule.event_states[e], j] *= factor
+                for j in range(n):
+                    tangent[schedule.event_states[e], j] *= factor
 
 
 class _State(NamedTuple):
-    """The covariance and where the loop works; `tangents`, or None."""
+    """The covariance and working arrays of the loop; `tangents`, or None."""
 
     tangents: Any
-    w: TransitionSpace
+    w: TransitionWorkspace
     P: Matrix
     Phi: Matrix
     S: Matrix
@@ -126,7 +114,8 @@ class _State(NamedTuple):
     errors: Vector
     variances: Vector
     rows: Matrix
-    L: Matrix
+    R: Matrix
+    C: Matrix
     x0: Vector
     c: Vector
     k: Vector
@@ -136,23 +125,23 @@ def _predict(job, a, step, x):
     schedule, m = job.schedule, job.model
     carried = carries_covariance(m.kind)
     if a.tangents is not None and is_adaptive(m.kind):
-        if not carry_along(job, a.tangents, step, x, a.P, a.y, a.w):
+        if not carry_moments(job, a.tangents, step, x, a.P, a.y, a.w):
             return STATE_NOT_FINITE
-        copied_vector(a.y, x)
+        copy(a.y, x)
         return 0
     if carried:
-        copied(a.P, a.S)
+        copy_matrix(a.P, a.S)
     transition(
         m, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step],
         x, job.p, a.y, a.Phi, a.S, a.w, None, None,
     )  # fmt: skip
     if carried:
-        copied(a.S, a.P)
+        copy_matrix(a.S, a.P)
     else:
         covariance_to_next(a.P, a.Phi, a.S, a.M, a.T)
     if a.tangents is not None:
-        carry(job, a.tangents, step, x, a.y, a.Phi, a.S, a.w.A[0], a.T)
-    copied_vector(a.y, x)
+        predict_slopes(job, a.tangents, step, x, a.y, a.Phi, a.S, a.w.A[0], a.T)
+    copy(a.y, x)
     return 0
 
 
@@ -164,7 +153,7 @@ def _is_sound(a):
 
 
 def _write_covariance(a, P):
-    copied(a.P, P)
+    copy_matrix(a.P, P)
 
 
 def read(job, node, first, count, x, z, H, sd, delta, errors):
@@ -178,7 +167,7 @@ def read(job, node, first, count, x, z, H, sd, delta, errors):
         if job.recorded:
             record.predictions[first + i] = z[var]
             record.sds[first + i] = errors[i]
-            copied_vector(H[var], record.gradients[first + i])
+            copy(H[var], record.gradients[first + i])
 
 
 def _correct(job, a, node, first, count, x, X):
@@ -186,19 +175,16 @@ def _correct(job, a, node, first, count, x, X):
     read(job, node, first, count, x, a.z, a.H, a.sd, a.delta, a.errors)
     for i in range(count):
         r[i] = a.errors[i] * a.errors[i]
-    correlated = job.correlation.shape[0] > 0
     if a.tangents is not None:
         read_slopes(job, a.tangents, node, x, a.H)
-    if a.tangents is not None or (not correlated and job.update == SEQUENTIAL):
+    if job.correlation.shape[0] == 0:
         return sequential_update(
             job, count, first, x, a.P, X, a.delta, a.H, variables, r, a.x0, a.c, a.k, a.sd, a.tangents
         )
     for i in range(count):
-        copied_vector(a.H[variables[first + i]], a.rows[i])
-    if correlated:
-        conditional_rows(count, first, a.delta, a.rows, a.errors, job.correlation, variables, r, a.L)
-    if job.update == JOINT:
-        return joint_update(count, first, x, a.P, X, a.delta, a.rows, r, job.nu, job.s, job.v)
+        copy(a.H[variables[first + i]], a.rows[i])
+    error_factor(count, first, a.errors, job.correlation, variables, a.R, a.C)
+    independent_rows(count, a.delta, a.rows, a.C, r)
     none = variables[:0]  # the rows are in order
     return sequential_update(job, count, first, x, a.P, X, a.delta, a.rows, none, r, a.x0, a.c, a.k, a.sd, None)
 
@@ -239,7 +225,7 @@ class TangentArguments(NamedTuple):
 
 
 def run_with_tangents(whole: TangentArguments) -> None:
-    """Run a filter that keeps the covariance and carries derivatives along; its updates are sequential."""
+    """Run a filter that keeps the covariance and carries derivatives along."""
     _run(whole.job, tangents(whole.job, whole.at, whole.nu, whole.s, whole.of_steps, whole.of_readings))
 
 
@@ -252,13 +238,13 @@ def _run(job, slopes):
     m = job.model
     n, variables, most = job.x.shape[0], m.n_variables, most_rows(job.schedule)
     a = _State(
-        slopes, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
+        slopes, workspace(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
         new(n, n), new(n, n), new(n, n), new(n, n), new(n, n), new(n),
         new(variables), new(variables, n), new(variables), new(most), new(most), new(most),
-        new(most, n), new(most, most), new(n), new(n), new(n),
+        new(most, n), new(most, most), new(most, most), new(n), new(n), new(n),
     )  # fmt: skip
     x, X = new(n), new(n, job.X.shape[1])  # arrays of its own: LLVM knows that they do not overlap
-    copied_vector(job.x, x)
-    copied(job.P, a.P)
-    copied(job.X, X)
+    copy(job.x, x)
+    copy_matrix(job.P, a.P)
+    copy_matrix(job.X, X)
     follow(job, x, X, a.Phi, a, _predict, _is_sound, _write_covariance, _correct, _change)

@@ -1,4 +1,4 @@
-"""What a compiled loop of filters gets, and how it tells its end."""
+"""Arguments of a compiled loop of filters, and the reasons why it may end."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, COVARIANCE_NOT_FINITE, START_NOT_SETTLE
 """Why a filter stopped: the second can another arithmetic mend; for the last one see `filtering.likelihood`."""
 
 
-class CrossingRoom(NamedTuple):
-    """Where a pass goes through the conditions of its model, see `filtering.continuous_transition`.
+class CrossingWorkspace(NamedTuple):
+    """Workspace of a pass through the conditions of its model, see `filtering.continuous_transition`.
 
     Attributes
     ----------
@@ -55,21 +55,21 @@ class CrossingRoom(NamedTuple):
     modes: Matrix
 
 
-NO_CROSSINGS = packed_once(CrossingRoom(
+NO_CROSSINGS = packed_once(CrossingWorkspace(
     *(0,) * 8, *(np.empty(0),) * 2, np.empty((0, 0)), np.empty(0), np.empty((0, 0)), np.empty(0, dtype=np.int64),
     np.empty(0), np.empty((0, 0)),
 ))  # fmt: skip
 
 
 class LoopModel(NamedTuple):
-    """A model as a loop sees it.
+    """A model in the form that loops take.
 
     Attributes
     ----------
-    advance, observe, bend, bend_readings : int
+    advance, observe, curvature, curvature_of_readings : int
         Addresses of its functions, see `filtering.statespace`; 0: there is none.
     solver : int
-        Address of what takes a step that the explicit method gives back; 0: there is none.
+        Address of the function that takes a step that the explicit method cannot take; 0: there is none.
     kind : int
         What a step is, see `filtering.transition`.
     per_step : bool
@@ -85,8 +85,8 @@ class LoopModel(NamedTuple):
 
     advance: int
     observe: int
-    bend: int
-    bend_readings: int
+    curvature: int
+    curvature_of_readings: int
     solver: int
     kind: int
     per_step: bool
@@ -95,12 +95,12 @@ class LoopModel(NamedTuple):
     rtol: float
     max_step: float
     atol: Vector
-    crossings: CrossingRoom = NO_CROSSINGS
+    crossings: CrossingWorkspace = NO_CROSSINGS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PassRecord(Stored, formerly="Record"):
-    """What happened at the nodes and rows.
+    """States, covariances and predictions at the nodes and rows of a pass.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ class PassRecord(Stored, formerly="Record"):
     gradients : ndarray, shape (n_obs, n)
         Rows of H.
     excess : ndarray, shape (n_obs, most rows of a sample), or (0, 0)
-        What the covariance of a sample's innovations has beside H P H' + R (updates of second order, sigma points):
+        Covariance of a sample's innovations minus H P H' + R (updates of second order, sigma points):
         row i, column j is that of data i and of the j-th of its sample.
     """
 
@@ -133,7 +133,7 @@ class LoopArguments(NamedTuple):
     Attributes
     ----------
     update : int
-        See the loops.
+        Of `filtering.square_root_loop`; the plain loop has but one.
     x, P : ndarray
         The start.
     X : ndarray, shape (n, d)
@@ -145,8 +145,8 @@ class LoopArguments(NamedTuple):
         Of the measurement errors; empty: independent.
     nu, s, v : ndarray
         The result, see `run.Pass`.
-    told : ndarray of int, shape (3,)
-        Becomes: the node at which it broke down, or -1; why; at which row.
+    outcome : ndarray of int, shape (3,)
+        Is set to: the node at which it broke down, or -1; why; at which row.
     recorded : bool
     """
 
@@ -162,6 +162,6 @@ class LoopArguments(NamedTuple):
     nu: Vector
     s: Vector
     v: Matrix
-    told: IntVector
+    outcome: IntVector
     recorded: bool
     record: PassRecord

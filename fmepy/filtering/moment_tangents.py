@@ -16,47 +16,47 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fmepy.compiled.dormand_prince import drive
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import call, copy, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import add_multiple, cleared, copied_vector, products, sum_of
-from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, add_along, ends_entry, multiplied, partial
-from fmepy.filtering.transition import MOST_STEPS, size_of_spread
+from fmepy.filtering.arrays import add_multiple, add_vectors, clear
+from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, add_along, ends_entry, multiply_directions, partial
+from fmepy.filtering.transition import MOST_STEPS, covariance_rate, size_of_spread
 from fmepy.types import Cube, Matrix
 
 IGNORED = 1e300
 """The tolerance of derivatives, of which the steps know nothing."""
 
 
-class MomentSpace(NamedTuple):
-    """Where it works.
+class MomentWorkspace(NamedTuple):
+    """Working arrays.
 
     Attributes
     ----------
     runs : ndarray, shape (WORK + 3, (n + n^2) (1 + width))
-        See `transition.TransitionSpace`. A row is x, P by rows, and then the derivatives, parameters innermost.
-    M, N : ndarray, shape (n, n), (n, n, width)
-        Half of P' and of P.'.
+        See `transition.TransitionWorkspace`. A row is x, P by rows, and then the derivatives, parameters innermost.
+    N : ndarray, shape (n, n, width)
+        Half of P.'.
     entry : ndarray, shape (1, width)
         The derivatives of an entry of F or A.
     """
 
     runs: Matrix
-    M: Matrix
     N: Cube
     entry: Matrix
 
 
-def moment_space(n, width):
-    """Return where a step works, of derivatives in rows of a padded length."""
-    return MomentSpace(new(WORK + 3, (n + n * n) * (1 + width)), new(n, n), new(n, n, width), new(1, width))
+def moment_workspace(n, width):
+    """Return the working arrays of a step, for derivatives in rows of a padded length."""
+    return MomentWorkspace(new(WORK + 3, (n + n * n) * (1 + width)), new(n, n, width), new(1, width))
 
 
-def carry_moments(m, p, d, dp, dx, dP, t, h, u, x, P, y, w, k):
-    """Carry x, to y, P and the derivatives over a step of length h; return whether the method could do it.
+def carry_moments(job, tangents, step, x, P, y, w):
+    """Integrate x, to y, P and their derivatives over a step; return whether the adaptive method succeeded.
 
-    m is a `loop_arguments.LoopModel`, d its `Partials`, dp the derivatives of p, u the forcings at the stages; of dP
-    the lower triangles are read and written.
+    `tangents` are the derivatives (`filtering.tangents`), of which the lower triangles of dP are read and written.
     """
+    m, schedule, dx, dP, k = job.model, job.schedule, tangents.dx, tangents.dP, tangents.moments
+    t, h, u, p = schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step], job.p
     n, width = dx.shape
     begin, end = n + n * n, n + n * n + n * width
     z, done, atol = k.runs[WORK], k.runs[WORK + 1 : WORK + 2], k.runs[WORK + 2]
@@ -68,20 +68,20 @@ def carry_moments(m, p, d, dp, dx, dP, t, h, u, x, P, y, w, k):
     _packed_moments(x, P, dx, dP, z)
     most = MOST_STEPS + int(min(h / m.max_step, 1e6))
     w.last[2] = t + h
-    told, _, _, w.last[0] = drive(
-        _moment_rates, None, (m.advance, p, u, t, h, w, k.M, k.N, k.entry, d, dp), t, min(w.last[0], h), z,
-        w.last[2:3], 1, m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
+    status, _, _, w.last[0] = drive(
+        _moment_rates, None, (m.advance, p, u, t, h, w, k.N, k.entry, tangents.of_steps, tangents.dp), t,
+        min(w.last[0], h), z, w.last[2:3], 1, m.rtol, atol, m.max_step, most, done, k.runs, w.marks, None, None,
     )  # fmt: skip
-    if told != DONE:
+    if status != DONE:
         w.last[0] = 0.0
         return False
     row = done[0]
-    copied_vector(row[:n], y)
+    copy(row[:n], y)
     for i in range(n):
         for j in range(n):
             P[i, j] = row[n + i * n + j]
-            copied_vector(row[end + (i * n + j) * width : end + (i * n + j + 1) * width], dP[i, j])
-        copied_vector(row[begin + i * width : begin + (i + 1) * width], dx[i])
+            copy(row[end + (i * n + j) * width : end + (i * n + j + 1) * width], dP[i, j])
+        copy(row[begin + i * width : begin + (i + 1) * width], dx[i])
     return True
 
 
@@ -90,15 +90,15 @@ def _packed_moments(x, P, dx, dP, z):
     begin, end = n + n * n, n + n * n + n * width
     for i in range(n):
         z[i] = x[i]
-        copied_vector(dx[i], z[begin + i * width :])
+        copy(dx[i], z[begin + i * width :])
         for j in range(n):
             z[n + i * n + j] = P[i, j]
-            copied_vector(dP[max(i, j), min(i, j)], z[end + (i * n + j) * width :])
+            copy(dP[max(i, j), min(i, j)], z[end + (i * n + j) * width :])
 
 
 def _moment_rates(t, z, model, out):
     """Set out to z'."""
-    advance, p, u, start, h, w, M, N, entry, d, dp = model
+    advance, p, u, start, h, w, N, entry, d, dp = model
     F, A, inputs, n, width = w.F[0], w.A[0], w.last[3:], N.shape[0], N.shape[2]
     begin, end = n + n * n, n + n * n + n * width
     P, dx, dP = z[n:begin].reshape((n, n)), z[begin:end].reshape((n, width)), z[end:].reshape((n, n, width))
@@ -108,17 +108,16 @@ def _moment_rates(t, z, model, out):
     for i in range(inputs.shape[0]):  # a step reaches over no kink of a forcing: a straight line
         inputs[i] = u[0, i] + (u[2, i] - u[0, i]) * ((t - start) / h)
     call(advance, t, 0.0, z[:n], p, inputs, out[:n], F, A)
-    products(F, P, n, M, 0)
-    _symmetric(M, A, to_P)
+    covariance_rate(F, A, P, to_P)
     for i in range(n):
-        cleared(N[i])
+        clear(N[i])
         for c in range(n):
             f = F[i, c]
             if f != 0.0:
                 for j in range(n):
                     add_multiple(N[i, j], f, dP[c, j])
     call(d.function, t, 0.0, z[:n], p, inputs, d.values)
-    multiplied(F, dx, to_dx)
+    multiply_directions(F, dx, to_dx)
     for e in range(d.places.shape[0]):  # N becomes F P. + F. P + A. A'
         value, what, i, j, variable = partial(d, e)
         if what == OF_VALUE:
@@ -130,19 +129,8 @@ def _moment_rates(t, z, model, out):
                     f = P[j, c] if what == OF_SLOPE else A[c, j]
                     if f != 0.0:
                         add_multiple(N[i, c], f, entry[0])
-                cleared(entry)
+                clear(entry)
     for i in range(n):
         for j in range(i + 1):
-            sum_of(N[i, j], N[j, i], to_dP[i, j])
-            copied_vector(to_dP[i, j], to_dP[j, i])
-
-
-def _symmetric(M, A, out):
-    """Set out to M + M' + A A'."""
-    for i in range(M.shape[0]):
-        for j in range(i + 1):
-            total = M[i, j] + M[j, i]
-            for c in range(A.shape[1]):
-                total += A[i, c] * A[j, c]
-            out[i, j] = total
-            out[j, i] = total
+            add_vectors(N[i, j], N[j, i], to_dP[i, j])
+            copy(to_dP[i, j], to_dP[j, i])

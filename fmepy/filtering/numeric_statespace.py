@@ -45,7 +45,7 @@ def nominal_equations(definition: Definition) -> Equations:
 
 @dataclass(frozen=True, eq=False)
 class UntracedSpace:
-    """A model without equations, with noise; the face of `StateSpace` as far as filters need it.
+    """A model without equations, with noise; it has the attributes of `StateSpace` that filters use.
 
     Attributes
     ----------

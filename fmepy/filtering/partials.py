@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""Derivatives of what a model's functions write, entry by entry, to states and parameters: exact, in machine code.
+"""Exact derivatives of the entries that a model's functions write, to states and parameters, in machine code.
 
 A filter whose derivatives go along (`filtering.tangents`) needs those of f, F and A, and of z, H and sd, along (x., p.)
 of each parameter of a likelihood. They are sums over few partial derivatives that are not zero, which are computed once
@@ -16,11 +16,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.filtering.arrays import add_multiple, cleared
+from fmepy.filtering.arrays import add_multiple, clear
 from fmepy.types import IntMatrix, Vector
 
 OF_VALUE, OF_SLOPE, OF_SPREAD = range(3)
-"""What an entry is one of: f or z; F or H; A or sd."""
+"""The array of an entry: f or z; F or H; A or sd."""
 
 
 class Partials(NamedTuple):
@@ -35,7 +35,7 @@ class Partials(NamedTuple):
         Position among the values; what (`OF_VALUE` ...), row and column it is the derivative of; to what, states and
         then parameters.
     values : ndarray
-        Room.
+        Working array.
     """
 
     function: int
@@ -66,9 +66,9 @@ def add_along(to, f, variable, dx, dp):
         add_multiple(to, f, dp[variable - dx.shape[0]])
 
 
-def multiplied(F, dx, out):
+def multiply_directions(F, dx, out):
     """Set out to F x., of all parameters."""
-    cleared(out)
+    clear(out)
     for i in range(F.shape[0]):
         for j in range(F.shape[1]):
             if F[i, j] != 0.0:

@@ -1,5 +1,5 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""Noisy paths of a model: what a filter's equations say of the system, drawn.
+"""Noisy paths of a model, drawn from the equations of a filter.
 
 A path follows the schedule of a filter, made once for all of them. In every step it takes the same map as the filter,
 and adds C xi with C C' the covariance of the step's noise at the path's own state, xi standard normal; events change it
@@ -14,19 +14,19 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
-from fmepy.compiled.kernels import new, packed
-from fmepy.filtering.arrays import cleared, copied_vector, semidefinite_lower
+from fmepy.compiled.kernels import copy, new, packed
+from fmepy.filtering.arrays import clear, semidefinite_lower
 from fmepy.filtering.loop import change_state
 from fmepy.filtering.loop_arguments import LoopModel
 from fmepy.filtering.run import LoopInputs, Scheme, Start
 from fmepy.filtering.schedule import Schedule, ScheduleArrays
-from fmepy.filtering.transition import factor_of_noise, space, transition
+from fmepy.filtering.transition import factor_of_noise, transition, workspace
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.types import Cube, Matrix, Vector
 
 
 class Paths(NamedTuple):
-    """What the loop gets.
+    """Arguments of the loop.
 
     Attributes
     ----------
@@ -67,20 +67,20 @@ def run(job: Paths) -> None:
     """Draw the paths, one after the other."""
     m, schedule, n = job.model, job.schedule, job.x.shape[1]
     x, y, Phi, S, C = new(n), new(n), new(n, n), new(n, n), new(n, n)
-    w = space(m.kind, n, m.n_noise, schedule.step_inputs.shape[2])
+    w = workspace(m.kind, n, m.n_noise, schedule.step_inputs.shape[2])
     for path in range(job.x.shape[0]):
         w.last[0] = 0.0  # no path depends on the steps of those before it
         if m.crossings.loop != 0:
             m.crossings.ended[0, 1] = 0.0
-        copied_vector(job.x[path], x)
+        copy(job.x[path], x)
         for node in range(schedule.times.shape[0]):
             for step in range(schedule.step_at[node], schedule.step_at[node + 1]):
                 t, h, u = schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step]
-                cleared(S)
+                clear(S)
                 transition(m, t, h, u, x, job.p, y, Phi, S, w, None, None)
-                copied_vector(y, x)
+                copy(y, x)
                 _add_noise(m, h, w, S, C, job.xi[path, step], x)
-            copied_vector(x, job.out[path, node])
+            copy(x, job.out[path, node])
             for e in range(schedule.event_at[node], schedule.event_at[node + 1]):
                 change_state(schedule.event_kinds[e], schedule.event_states[e], job.event_values[e], x)
 
@@ -102,9 +102,9 @@ def draw_paths(
     x = start.x + rng.standard_normal((n, k)) @ semidefinite_factor(start.P).T
     xi = rng.standard_normal((n, len(schedule.step_times), max(k, f.n_noise)))
     out = np.empty((n, len(schedule.times), k))
-    with f.room(inputs.p, schedule.times) as room:
+    with f.workspace(inputs.p, schedule.times) as crossings:
         events = inputs.event_values[schedule.event_places]
-        job = Paths(scheme.model(room), schedule.arrays, x, inputs.p, events, xi, out)
+        job = Paths(scheme.model(crossings), schedule.arrays, x, inputs.p, events, xi, out)
         words = packed(job)
         c_loop(run, "the loop of noisy paths")(address(words))
     f.raise_errors()

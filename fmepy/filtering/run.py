@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from fmepy.filtering import loop, square_root_loop
 from fmepy.filtering.loop_arguments import (
     NO_CROSSINGS,
     VARIANCE_NOT_POSITIVE,
-    CrossingRoom,
+    CrossingWorkspace,
     LoopArguments,
     LoopModel,
     PassRecord,
@@ -27,7 +27,7 @@ from fmepy.filtering.tangents import STEPS_WITH_PARTIALS, Directions
 from fmepy.filtering.transition import CARRYING, StepTolerances
 from fmepy.journal.encoding import Stored
 from fmepy.parallel.threads import on_threads
-from fmepy.types import Matrix, Vector
+from fmepy.types import IntVector, Matrix, Vector
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,9 +45,9 @@ class FilterFunctions:
     explicit : Tolerances or None
         Of the explicit method, for the kinds that are steps of it.
     solver : PythonFunction or None
-        What takes a step that the explicit method gives back.
+        Takes a step that the explicit method cannot take.
     crossings : CrossingSteps or None
-        Through the conditions of the model.
+        Steps through the conditions of the model.
     """
 
     advance: Any
@@ -58,12 +58,12 @@ class FilterFunctions:
     solver: Any = None
     crossings: Any = None
 
-    def room(self, p: Vector, times: Vector) -> AbstractContextManager[CrossingRoom]:
-        """Return the room of a pass through conditions."""
-        return nullcontext(NO_CROSSINGS) if self.crossings is None else self.crossings.room(p, times)
+    def workspace(self, p: Vector, times: Vector) -> AbstractContextManager[CrossingWorkspace]:
+        """Return the workspace of a pass through conditions."""
+        return nullcontext(NO_CROSSINGS) if self.crossings is None else self.crossings.workspace(p, times)
 
     def raise_errors(self) -> None:
-        """Raise what a function of Python raised within a loop."""
+        """Raise the error that a Python function raised within a loop."""
         for function in (self.advance, self.observe, self.solver):
             if function is not None:
                 function.raise_error()
@@ -71,15 +71,15 @@ class FilterFunctions:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Scheme:
-    """How a filter goes on.
+    """Functions and arithmetic of a filter.
 
     Attributes
     ----------
     functions : Functions
-    bends : tuple
+    curvatures : tuple
         Second derivatives of rates and readings, or None.
     update : int
-        See `filtering.loop`; if it is safe, `filtering.square_root_loop`.
+        Of `filtering.square_root_loop`; the plain loop has but one.
     per_step : bool
         Fixed steps: noise is drawn once a step; else it is Brownian.
     n_variables : int
@@ -91,43 +91,44 @@ class Scheme:
     """
 
     functions: FilterFunctions
-    bends: tuple[Any, Any]
+    curvatures: tuple[Any, Any]
     update: int
     per_step: bool
     n_variables: int
     is_safe: bool
     safe: Callable[[], Scheme] | None = None
 
-    def model(self, crossings: CrossingRoom = NO_CROSSINGS) -> LoopModel:
-        """Return what a loop sees."""
+    def model(self, crossings: CrossingWorkspace = NO_CROSSINGS) -> LoopModel:
+        """Return the model in the form that loops take."""
         f = self.functions
-        bend, bend_readings, solver = (0 if g is None else g.address for g in (*self.bends, f.solver))
-        options = f.kind, self.per_step, f.n_noise, self.n_variables, *(_NONE if f.explicit is None else f.explicit)
-        return LoopModel(f.advance.address, f.observe.address, bend, bend_readings, solver, *options, crossings)
+        of_rates, of_readings, solver = (0 if g is None else g.address for g in (*self.curvatures, f.solver))
+        tolerances = _NO_TOLERANCES if f.explicit is None else f.explicit
+        options = f.kind, self.per_step, f.n_noise, self.n_variables, *tolerances
+        return LoopModel(f.advance.address, f.observe.address, of_rates, of_readings, solver, *options, crossings)
 
 
-_NONE = StepTolerances(1.0, np.inf, np.empty(0))
+_NO_TOLERANCES = StepTolerances(1.0, np.inf, np.empty(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Start:
-    """Where a filter starts.
+    """Start of a filter.
 
     Attributes
     ----------
     x : ndarray, shape (n,)
     P : ndarray, shape (n, n)
     free : ndarray of int, shape (d,)
-        States of whose start nothing is known.
+        States of whose start nothing is known; default: none.
     """
 
     x: Vector
     P: Matrix
-    free: Any
+    free: IntVector = field(default_factory=lambda: np.empty(0, dtype=np.intp))
 
 
 class LoopInputs(NamedTuple):
-    """What a loop needs beside model, schedule and start.
+    """Inputs of a loop besides model, schedule and start.
 
     Attributes
     ----------
@@ -146,7 +147,7 @@ class LoopInputs(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pass(Stored):
-    """What a pass gives.
+    """Result of a pass.
 
     Attributes
     ----------
@@ -202,55 +203,54 @@ def run_filter(scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInp
 
 
 def _one_pass(scheme: Scheme, schedule: Schedule, start: Start, inputs: LoopInputs, record: bool) -> Pass:
-    kept = None
+    written = None
     if record:
         together = int(np.max(np.diff(schedule.row_at), initial=0)) if scheme.is_safe else 0
-        kept = _empty_record(len(schedule.times), len(schedule.readings), len(start.x), together)
-    with scheme.functions.room(inputs.p, schedule.times) as room:
-        job = _job(scheme.model(room), scheme.update, schedule, start, inputs, kept)
+        written = _empty_record(len(schedule.times), len(schedule.readings), len(start.x), together)
+    with scheme.functions.workspace(inputs.p, schedule.times) as crossings:
+        job = _job(scheme.model(crossings), scheme.update, schedule, start, inputs, written)
         words = packed(job)
         if scheme.is_safe:
             c_loop(square_root_loop.run, "the filter that keeps factors of covariances")(address(words))
         else:
             c_loop(loop.run, "the filter")(address(words))
     scheme.functions.raise_errors()
-    node, reason, row = job.told.tolist()
-    return Pass(job.nu, job.s, job.v, node, reason, row, kept, scheme.is_safe)
+    node, reason, row = job.outcome.tolist()
+    return Pass(job.nu, job.s, job.v, node, reason, row, written, scheme.is_safe)
 
 
 def _job(
     model: LoopModel, update: int, schedule: Schedule, start: Start, inputs: LoopInputs, record: PassRecord | None
 ) -> LoopArguments:
-    """Return a pass as the loop gets it; of nu, s and v the arrays to be written."""
+    """Return the arguments of the loop for a pass, with the arrays nu, s and v that it writes."""
     p, event_values, correlation = inputs
     d, n_obs = len(start.free), len(schedule.readings)
     X = np.zeros((len(start.x), d))
     X[start.free, np.arange(d)] = 1.0
     return LoopArguments(
-        *(model, schedule.arrays, update, _own(start.x), _own(start.P), X, _own(p)),
+        *(model, schedule.arrays, update, _contiguous(start.x), _contiguous(start.P), X, _contiguous(p)),
         *(event_values[schedule.event_places], correlation, np.empty(n_obs), np.empty(n_obs), np.empty((n_obs, d))),
         *(np.empty(3, dtype=np.int64), record is not None, _NO_RECORD if record is None else record),
     )
 
 
-def _own(array: Vector) -> Vector:
+def _contiguous(array: Vector) -> Vector:
     return np.ascontiguousarray(array, dtype=float)
 
 
 # --- derivatives
 
 TOGETHER = 16
-"""Parameters of one pass; more of them go on several threads."""
+"""Most parameters of one pass; of more there are several passes, on several threads."""
 WORTH_THREADS = 5000
-"""Derivatives of innovations: fewer are taken by one thread alone."""
+"""Least number of derivatives of innovations that is computed on several threads."""
 
 
 def has_tangents(scheme: Scheme) -> bool:
-    """Tell whether passes with derivatives can follow a scheme: the plain loop, row by row, compiled."""
+    """Tell whether passes with derivatives can follow a scheme: the plain loop, compiled."""
     f = scheme.functions
-    is_plain = not scheme.is_safe and scheme.update == loop.SEQUENTIAL
     is_smooth = f.crossings is None and (f.explicit is not None or f.kind not in CARRYING)
-    return f.advance.is_compiled and is_plain and is_smooth
+    return f.advance.is_compiled and not scheme.is_safe and is_smooth
 
 
 def passes_with_slopes(
@@ -295,8 +295,8 @@ def innovation_slopes(passes: Sequence[loop.TangentArguments]) -> tuple[Vector, 
 
     None where one broke down.
     """
-    if any(one.job.told[0] >= 0 for one in passes):
+    if any(one.job.outcome[0] >= 0 for one in passes):
         return None
     nu, s = (np.concatenate([getattr(one, name) for one in passes], axis=1) for name in ("nu", "s"))
-    found = passes[0].job.nu, passes[0].job.s, nu, s
-    return found if all(np.isfinite(part).all() for part in found) else None
+    slopes = passes[0].job.nu, passes[0].job.s, nu, s
+    return slopes if all(np.isfinite(part).all() for part in slopes) else None

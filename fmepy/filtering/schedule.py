@@ -1,4 +1,4 @@
-"""When a filter does what: nodes, steps, rows of data and events, fixed once for every evaluation.
+"""The schedule of a filter: nodes, steps, rows of data and events, the same for every evaluation.
 
 A node is a time at which something happens. Between two nodes lie steps:
 
@@ -115,7 +115,7 @@ class ScheduleArrays(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Schedule(Stored):
-    """What the loop follows, see the module's text.
+    """Nodes, steps, rows and events of one entity, see the module's text.
 
     Attributes
     ----------
@@ -146,7 +146,7 @@ class Schedule(Stored):
 
     @property
     def arrays(self) -> ScheduleArrays:
-        """What a compiled loop takes, packed at the first pass."""
+        """The arrays for a compiled loop, packed at the first pass."""
         if (found := _ARRAYS.get(self)) is None:
             r = self.readings
             found = _ARRAYS[self] = packed_once(
@@ -210,15 +210,12 @@ def build_schedule(
         begins: Vector = ends
         lengths: Vector = np.ones(len(ends))  # a difference equation sees the time of the new state
         taken = np.floor((times - start) / h + 1e-6)
-    elif kind == "fixed":
-        inner = grid[(grid > start) & (grid < last)]
-        jumps = snapped(forcing_jumps(forcings), np.concatenate([marks, at]))
-        points = fixed_grid(np.unique(np.concatenate([times, inner])), dt, jumps)
-        begins, ends, lengths = points[:-1], points[1:], np.diff(points)
-        taken = np.searchsorted(ends, times, side="right")
     else:
-        knots = snapped(forcing_knots(forcings), np.concatenate([marks, at]))  # none is stepped over
-        points = np.unique(np.concatenate([times, knots[(knots > start) & (knots < times[-1])]]))
+        own = forcing_jumps(forcings) if kind == "fixed" else forcing_knots(forcings)  # none is stepped over
+        own = snapped(own, np.concatenate([marks, at]))
+        inner = grid[(grid > start) & (grid < last)] if kind == "fixed" else own[(own > start) & (own < times[-1])]
+        points = np.unique(np.concatenate([times, inner]))
+        points = fixed_grid(points, dt, own) if kind == "fixed" else points
         begins, ends, lengths = points[:-1], points[1:], np.diff(points)
         taken = np.searchsorted(ends, times, side="right")
     inputs = stage_values(forcings, begins, ends)[:, :stages]

@@ -42,8 +42,8 @@ import numpy as np
 
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import new, packed
-from fmepy.filtering.arrays import products
-from fmepy.filtering.limits import taken_up
+from fmepy.filtering.arrays import multiply
+from fmepy.filtering.limits import equivalent_readings
 from fmepy.filtering.loop_arguments import VARIANCE_NOT_POSITIVE, PassRecord
 from fmepy.filtering.run import Pass
 from fmepy.filtering.schedule import Schedule
@@ -158,8 +158,9 @@ def drawn_states(
     P, T, ahead = record.P_filtered, record.transitions[1:], record.P_predicted[1:]
     size, values, vectors = _scaled_eigen(ahead)
     seen = values > _SINGULAR * np.maximum(values[:, -1:], 1e-300)
-    back = vectors / size[:, :, None]
-    G = P[:-1] @ _transposed(T) @ (back * (seen / np.where(seen, values, 1.0))[:, None, :]) @ _transposed(back)
+    scaled = vectors / size[:, :, None]
+    weights = (seen / np.where(seen, values, 1.0))[:, None, :]
+    G = P[:-1] @ _transposed(T) @ (scaled * weights) @ _transposed(scaled)
     rest = P.copy()
     rest[:-1] -= G @ T @ P[:-1]
     errors = rng.standard_normal((*P.shape[:2], n)).transpose(2, 0, 1)
@@ -235,7 +236,8 @@ def _samples(schedule: Schedule, run: Pass, correlation: Matrix, free: IntVector
     rows = np.where(there, first[:, None] + place, 0)
     H, P = record.gradients[rows] * there[:, :, None], record.P_predicted[:count]
     variables = readings.variables[rows]
-    distances, sds = taken_up(readings.values, readings.all_marks, record.predictions, record.sds, run.nu, run.s)
+    of_record = record.predictions, record.sds
+    distances, sds = equivalent_readings(readings.values, readings.all_marks, *of_record, run.nu, run.s)
     R = error_covariance(sds[rows] * there, correlation, variables)
     if len(record.excess):  # the curvature of the readings, where the update takes account of it
         R += record.excess[rows][:, :, :m] * (there[:, :, None] & there[:, None, :])
@@ -309,20 +311,20 @@ def _write_smoothed(out: History, record: PassRecord, samples: _Samples, known: 
     data, information = _transposed(samples.H) @ samples.u, samples.information.copy()
     # a path without noise hands its arrays on as it made them, whatever their order in memory
     given = record.transitions, samples.L, np.zeros(data.shape), np.zeros(information.shape), data, information
-    way = _WayBack(*map(np.ascontiguousarray, given))
-    words = packed(way)
-    c_loop(back, "the way back of the smoother")(address(words))
-    Pr = P @ way.r  # less cancels than from the prediction
+    sweep = BackwardPass(*map(np.ascontiguousarray, given))
+    words = packed(sweep)
+    c_loop(backward_pass, "the way back of the smoother")(address(words))
+    Pr = P @ sweep.r  # less cancels than from the prediction
     out.x_smoothed[:], smoothed = _with_start(
-        record.x_filtered + Pr[:, :, 0], P - P @ way.N @ P, X + Pr[:, :, 1:], known
+        record.x_filtered + Pr[:, :, 0], P - P @ sweep.N @ P, X + Pr[:, :, 1:], known
     )
     out.P_smoothed[:] = (smoothed + _transposed(smoothed)) / 2
-    D = samples.inverse + _transposed(K) @ way.N @ K
-    out.auxm[:] = _standardised(samples.u - _transposed(K) @ way.r, D, known)[samples.there]
-    out.auxs[:] = _standardised(way.r_before, way.N_before, known)
+    D = samples.inverse + _transposed(K) @ sweep.N @ K
+    out.auxm[:] = _standardised(samples.u - _transposed(K) @ sweep.r, D, known)[samples.there]
+    out.auxs[:] = _standardised(sweep.r_before, sweep.N_before, known)
 
 
-class _WayBack(NamedTuple):
+class BackwardPass(NamedTuple):
     """The recursion backwards; of r its derivative to the unknown start goes along.
 
     Attributes
@@ -342,7 +344,7 @@ class _WayBack(NamedTuple):
     N_before: Cube
 
 
-def _pulled(F, A, out):
+def _add_transposed_product(F, A, out):
     """Add F' A."""
     for k in range(F.shape[0]):
         for i in range(F.shape[1]):
@@ -351,19 +353,19 @@ def _pulled(F, A, out):
                 out[i, j] += f * A[k, j]
 
 
-def back(way: _WayBack) -> None:
+def backward_pass(sweep: BackwardPass) -> None:
     """Go back from the last node."""
-    last, n = way.N.shape[0] - 1, way.N.shape[1]
+    last, n = sweep.N.shape[0] - 1, sweep.N.shape[1]
     work = new(n, n)
     for node in range(last, -1, -1):
         if node < last:
-            T = way.transitions[node + 1]
-            _pulled(T, way.r_before[node + 1], way.r[node])
-            products(way.N_before[node + 1], T, n, work, 0)
-            _pulled(T, work, way.N[node])
-        _pulled(way.L[node], way.r[node], way.r_before[node])
-        products(way.N[node], way.L[node], n, work, 0)
-        _pulled(way.L[node], work, way.N_before[node])
+            T = sweep.transitions[node + 1]
+            _add_transposed_product(T, sweep.r_before[node + 1], sweep.r[node])
+            multiply(sweep.N_before[node + 1], T, n, work, 0)
+            _add_transposed_product(T, work, sweep.N[node])
+        _add_transposed_product(sweep.L[node], sweep.r[node], sweep.r_before[node])
+        multiply(sweep.N[node], sweep.L[node], n, work, 0)
+        _add_transposed_product(sweep.L[node], work, sweep.N_before[node])
 
 
 def error_covariance(sds: Matrix, correlation: Matrix, variables: IntVector) -> Cube:
@@ -459,6 +461,10 @@ class StartInformation:
 
     def __getitem__(self, at: slice | IntVector) -> StartInformation:
         return StartInformation(self.shift[at], self.covariance[at], self.size[at], self.null[at])
+
+    def variances(self, s: Vector, v: Matrix) -> Vector:
+        """Return variances s given the start, of data with the derivatives v, with the part of the unknown start."""
+        return np.asarray(s + np.einsum("ij,ijk,ik->i", v, self.covariance, v))
 
     @property
     def is_complete(self) -> bool:

@@ -29,36 +29,35 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import are_finite, call, copy, new
 from fmepy.compiled.triangular import lower_factor
 from fmepy.filtering.arrays import (
-    columns_updated,
-    copied,
-    copied_vector,
+    copy_matrix,
     covariance_of,
     error_factor,
     fill_array,
-    is_finite,
-    products,
-    rests,
-    right_solved,
+    has_converged,
+    multiply,
     semidefinite_lower,
-    solved,
+    solve_from_right,
+    solve_innovations,
+    update_columns,
     write_excess,
 )
-from fmepy.filtering.limits import matched, plain_rows
+from fmepy.filtering.limits import matched_moments, plain_rows
 from fmepy.filtering.loop import change_state, follow, most_rows, read
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, LoopArguments
 from fmepy.filtering.transition import (
+    DIFFERENCE,
     EULER,
     MOMENTS,
     MOMENTS_BY_FUNCTION,
     RK4,
-    TransitionSpace,
+    TransitionWorkspace,
     carries_covariance,
     factor_of_noise,
-    space,
     transition,
+    workspace,
 )
 from fmepy.types import Cube, Matrix, Vector
 
@@ -68,9 +67,9 @@ MOST_PASSES = 3
 
 
 class _State(NamedTuple):
-    """The factor of the covariance and where the loop works."""
+    """The factor of the covariance and working arrays of the loop."""
 
-    w: TransitionSpace
+    w: TransitionWorkspace
     L: Matrix
     Phi: Matrix
     S: Matrix
@@ -103,12 +102,12 @@ class _State(NamedTuple):
     sd_point: Vector
 
 
-def _curved(job):
-    """Tell whether the state feels the curvature of its steps; a solver of moments has that in its equations."""
+def _has_curvature(job):
+    """Tell whether steps need a correction for curvature; a solver of moments has it in its equations."""
     return job.update == SECOND_ORDER and job.model.kind not in (MOMENTS, MOMENTS_BY_FUNCTION)
 
 
-def _pointed(job):
+def _has_points(job):
     return job.update == UNSCENTED and job.model.kind not in (MOMENTS, MOMENTS_BY_FUNCTION)
 
 
@@ -116,30 +115,30 @@ def _curvature(job, a, t, h, u):
     """Set the bias of the step just taken from points[0], write the columns of its curvature; return how many."""
     m, w, n = job.model, a.w, a.y.shape[0]
     x = a.points[0]
-    call(m.bend, t, h, x, job.p, u[0], a.FF[:n])
-    copied(a.L, a.T[0])
+    call(m.curvature, t, h, x, job.p, u[0], a.FF[:n])
+    copy_matrix(a.L, a.T[0])
     for i in range(1, a.T.shape[0]):
         at = 2 if i == 3 else 1
         width = 0.5 * at * h
-        products(w.F[0 if i == 1 else i + 2], a.L, n, a.T[i], 0)
+        multiply(w.F[0 if i == 1 else i + 2], a.L, n, a.T[i], 0)
         for j in range(n):
             a.y[j] = x[j] + width * w.f[i - 1, j]
             for k in range(n):
                 a.T[i, j, k] = a.L[j, k] + width * a.T[i, j, k]
-        call(m.bend, t + width, h, a.y, job.p, u[at], a.FF[i * n : (i + 1) * n])
-    return curved_step(m.kind, h, w.F, a.T, a.FF, a.bias, a.W, n)
+        call(m.curvature, t + width, h, a.y, job.p, u[at], a.FF[i * n : (i + 1) * n])
+    return curvature_columns(m.kind, h, w.F, a.T, a.FF, a.bias, a.W, n)
 
 
 def _predict(job, a, step, x):
     """Carry mean and factor over a step."""
     m, schedule, n = job.model, job.schedule, x.shape[0]
     t, h, u = schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step]
-    pointed, carried, width = _pointed(job), carries_covariance(m.kind), n
+    pointed, carried, width = _has_points(job), carries_covariance(m.kind), n
     centre, side = 1.0, 0.0
     if pointed:
         centre, side = sigma_points(x, a.L, a.points)
     else:
-        copied_vector(x, a.points[0])
+        copy(x, a.points[0])
     for point in range((a.points.shape[0] if pointed else 1) - 1, -1, -1):  # the centre last: the noise is its own
         if carried:
             covariance_of(a.L, a.S)
@@ -149,11 +148,11 @@ def _predict(job, a, step, x):
         a.mean[i] = a.Y[0, i]
     if pointed:
         moments(a.Y, centre, side, a.mean, a.W, a.D)
-        right_solved(a.D, a.L, n, a.Phi)
+        solve_from_right(a.D, a.L, n, a.Phi)
         width = a.points.shape[0]
     else:
-        products(a.Phi, a.L, n, a.W, 0)
-        if _curved(job):
+        multiply(a.Phi, a.L, n, a.W, 0)
+        if _has_curvature(job):
             width += _curvature(job, a, t, h, u)
     for i in range(n):
         x[i] = a.mean[i] + a.bias[i]
@@ -167,14 +166,12 @@ def _predict(job, a, step, x):
         for j in range(columns):
             a.W[i, width + j] = factor * a.w.A[0, i, j] if factor > 0.0 else a.C[i, j]
     lower_factor(a.W, n, width + columns)
-    for i in range(n):
-        for j in range(n):
-            a.L[i, j] = a.W[i, j]
+    copy_matrix(a.W, a.L)
     return 0
 
 
 def _is_sound(a):
-    return is_finite(a.L)
+    return are_finite(a.L.reshape((a.L.shape[0] * a.L.shape[0],)))
 
 
 def _write_covariance(a, P):
@@ -190,8 +187,8 @@ def _spread(job, a, node, x):
         a.z_mean[i] = a.z[i]
     centre, side = 1.0, 0.0
     if job.update == SECOND_ORDER:
-        call(m.bend_readings, t, x, job.p, u, a.HH)
-        curved_readings(a.HH, a.L, a.h_bias, a.HC)
+        call(m.curvature_of_readings, t, x, job.p, u, a.HH)
+        curvature_columns(DIFFERENCE, 0.0, a.w.F, a.L.reshape((1, n, n)), a.HH, a.h_bias, a.HC, 0)
         width = n + a.HC.shape[1]
     elif job.update == UNSCENTED:
         centre, side = sigma_points(x, a.L, a.points)
@@ -199,7 +196,7 @@ def _spread(job, a, node, x):
         for point in range(width):
             call(m.observe, t, a.points[point], job.p, u, a.Z[point], a.H_point, a.sd_point)
         moments(a.Z, centre, side, a.z_mean, a.ZW, a.D)
-        right_solved(a.D, a.L, a.z.shape[0], a.H)
+        solve_from_right(a.D, a.L, a.z.shape[0], a.H)
     return width, centre, side
 
 
@@ -220,14 +217,14 @@ def _correct(job, a, node, first, count, x, X):
     rows, count = count, plain_rows(schedule.row_marks, first, count)
     error_factor(count, first, a.errors, job.correlation, variables, a.R, a.CR)
     width, centre, side = _spread(job, a, node, x)
-    copied_vector(x, y)
+    copy(x, y)
     for one in range(MOST_PASSES if update == ITERATED else 1):
         if one > 0:
             _linearised_again(job, a, node, x, y)
         for i in range(count):
             var = variables[first + i]
             a.delta[i] = schedule.row_values[first + i] - a.z_mean[var] - a.h_bias[var]
-            copied_vector(a.H[var], a.rows[i])
+            copy(a.H[var], a.rows[i])
         fill_array(count, a.CR, a.rows, a.L, W)
         if update == UNSCENTED:
             fill_array_of_points(count, first, variables, x, a.points, centre, side, a.ZW, W)
@@ -236,28 +233,28 @@ def _correct(job, a, node, first, count, x, X):
         if job.recorded and update in (SECOND_ORDER, UNSCENTED):
             write_excess(W, count, width, a.rows, a.L, first, record.excess)
         lower_factor(W, count + n, count + width)
-        copied_vector(y, a.mean)
-        bad = solved(W, count, first, a.delta, x, y, a.e, job.nu, job.s)
+        copy(y, a.mean)
+        bad = solve_innovations(W, count, first, a.delta, x, y, a.e, job.nu, job.s)
         if bad >= 0:
             return bad
-        if rests(a.L, y, a.mean):
+        if has_converged(a.L, y, a.mean):
             break
     if job.recorded:
         for i in range(count):
             record.predictions[first + i] = schedule.row_values[first + i] - a.delta[i]
-            copied_vector(a.rows[i], record.gradients[first + i])
-    columns_updated(W, count, first, a.rows, X, a.e, job.v)
+            copy(a.rows[i], record.gradients[first + i])
+    update_columns(W, count, first, a.rows, X, a.e, job.v)
     for i in range(n):
         for j in range(n):
             a.L[i, j] = W[count + i, count + j]
     for row in range(count, rows):
-        if not _limited(job, a, first + row, a.errors[row], schedule.row_values[first + row], x, y):
+        if not _update_by_limit(job, a, first + row, a.errors[row], schedule.row_values[first + row], x, y):
             return row
-    copied_vector(y, x)
+    copy(y, x)
     return -1
 
 
-def _limited(job, a, row, error, limit, x, y):
+def _update_by_limit(job, a, row, error, limit, x, y):
     """Update y and the factor by a limit, as P <- L (I - g f f') (I - g f f')' L'; tell whether it has a variance.
 
     f = L'h, linearised at x (Potter).
@@ -272,7 +269,7 @@ def _limited(job, a, row, error, limit, x, y):
     job.nu[row], job.s[row] = e, s
     if not (s > 0.0 and s < np.inf):
         return False
-    moved, share = matched(job.schedule.row_marks[row], e, s)
+    moved, share = matched_moments(job.schedule.row_marks[row], e, s)
     g = share / s / (1.0 + np.sqrt(max(1.0 - share * (s - error * error) / s, 0.0)))
     for i in range(n):
         c = 0.0
@@ -282,9 +279,7 @@ def _limited(job, a, row, error, limit, x, y):
         for j in range(n):
             a.W[i, j] = a.L[i, j] - g * c * a.bias[j]
     lower_factor(a.W, n, n)
-    for i in range(n):
-        for j in range(n):
-            a.L[i, j] = a.W[i, j]
+    copy_matrix(a.W, a.L)
     return True
 
 
@@ -305,9 +300,9 @@ def run(job: LoopArguments) -> None:
     pairs = n * (n + 1) // 2 if update == SECOND_ORDER else 0
     n_points = 2 * n + 1 if update == UNSCENTED else 1
     spread = n + pairs if update == SECOND_ORDER else max(n, n_points)
-    stages = (4 if m.kind == RK4 else 1) if _curved(job) else 0
+    stages = (4 if m.kind == RK4 else 1) if _has_curvature(job) else 0
     a = _State(
-        space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
+        workspace(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
         new(n, n), new(n, n), new(n, n), new(n, n), new(max(n, variables), n),
         new(most + n, most + spread + max(m.n_noise, n) + n),
         new(n), new(n), new(n), new(n_points, n), new(n_points, n), new(stages * n, n, n), new(stages, n, n),
@@ -317,10 +312,10 @@ def run(job: LoopArguments) -> None:
         new(n_points, variables), new(variables, n_points), new(variables, n), new(variables),
     )  # fmt: skip
     x, X = new(n), new(n, job.X.shape[1])
-    copied_vector(job.x, x)
-    copied(job.X, X)
+    copy(job.x, x)
+    copy_matrix(job.X, X)
     if not semidefinite_lower(job.P, a.L, n):
-        job.told[0], job.told[1], job.told[2] = 0, COVARIANCE_NOT_FINITE, 0
+        job.outcome[0], job.outcome[1], job.outcome[2] = 0, COVARIANCE_NOT_FINITE, 0
         return
     follow(job, x, X, a.Phi, a, _predict, _is_sound, _write_covariance, _correct, _change)
 
@@ -367,7 +362,7 @@ def fill_array_of_points(count, first, variables, x, points, centre, side, ZW, W
             W[count + i, count + j] = root * (points[j, i] - x[i])
 
 
-def bent(FF, a, b, w):
+def second_derivative(FF, a, b, w):
     """Set w_i to sum FF_ijk a_j b_k."""
     n = a.shape[0]
     for i in range(FF.shape[0]):
@@ -378,7 +373,7 @@ def bent(FF, a, b, w):
                     w[i] += FF[i, j, k] * a[j] * b[k]
 
 
-def _keep_curvature(values, is_square, bias, W, column):
+def _write_curvature(values, is_square, bias, W, column):
     """Write a column of the curvature, and its part of the bias."""
     for i in range(values.shape[0]):
         W[i, column] = values[i] / np.sqrt(2.0) if is_square else values[i]
@@ -386,15 +381,16 @@ def _keep_curvature(values, is_square, bias, W, column):
             bias[i] += 0.5 * values[i]
 
 
-def curved_step(kind, h, F, T, FF, bias, W, column):
-    """Set the bias of a step and write the columns of its curvature into W from `column` on; return how many.
+def curvature_columns(kind, h, F, T, FF, bias, W, column):
+    """Set the bias of a step, or of readings, and write its curvature into W from `column` on; return the columns.
 
     F, FF are those of the stages, FF one below the other; T the derivatives of the stages along the columns of L.
+    Readings are as a step of one stage (DIFFERENCE) to their values.
     """
-    n = T.shape[1]
+    n, m = T.shape[1], bias.shape[0]
     stages = 4 if kind == RK4 else 1
-    a, b, w, last, total = new(n), new(n), new(n), new(n), new(n)
-    for i in range(n):
+    a, b, w, last, total = new(n), new(n), new(m), new(m), new(m)
+    for i in range(m):
         bias[i] = 0.0
     count = 0
     for p in range(n):
@@ -402,10 +398,10 @@ def curved_step(kind, h, F, T, FF, bias, W, column):
             for s in range(stages):
                 for i in range(n):
                     a[i], b[i] = T[s, i, p], T[s, i, q]
-                bent(FF[s * n : (s + 1) * n], a, b, w)
+                second_derivative(FF[s * m : (s + 1) * m], a, b, w)
                 if s > 0:
                     width = h if s == 3 else 0.5 * h
-                    for i in range(n):
+                    for i in range(m):
                         for j in range(n):
                             w[i] += width * F[s, i, j] * last[j]
                 part = 1.0
@@ -413,28 +409,12 @@ def curved_step(kind, h, F, T, FF, bias, W, column):
                     part = h
                 elif kind == RK4:
                     part = h / 6 if s == 0 or s == 3 else h / 3
-                for i in range(n):
+                for i in range(m):
                     last[i] = w[i]
                     total[i] = part * w[i] + (total[i] if s > 0 else 0.0)
-            _keep_curvature(total, p == q, bias, W, column + count)
+            _write_curvature(total, p == q, bias, W, column + count)
             count += 1
     return count
-
-
-def curved_readings(HH, L, bias, W):
-    """Set the bias of all readings and W, shape (n_var, n (n + 1) / 2), to the columns of their curvature."""
-    n, m = L.shape[0], HH.shape[0]
-    w, a, b = new(m), new(n), new(n)
-    for v in range(m):
-        bias[v] = 0.0
-    count = 0
-    for p in range(n):
-        for q in range(p + 1):
-            for i in range(n):
-                a[i], b[i] = L[i, p], L[i, q]
-            bent(HH, a, b, w)
-            _keep_curvature(w, p == q, bias, W, count)
-            count += 1
 
 
 def fill_array_of_curvature(count, first, variables, HC, n, W):

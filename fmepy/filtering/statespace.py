@@ -1,6 +1,6 @@
 """Equations with noise -> the two small functions that a filter calls.
 
-A `StateSpace` is what the loop needs to know of a model, in symbols. Beside the model's states it may hold
+A `StateSpace` is a model as the loop needs it, in symbols. Besides the model's states it may hold
 accumulators; its parameters are the model's, those of the noise, and the factor of a correlated noise::
 
     advance(t, h, x, p, u, f, F, A)     f: rates or next states;  F = df/dx;  A = G C with C C' = Q
@@ -41,7 +41,7 @@ T = TypeVar("T")
 _Targets = list[tuple[str, int, Any]]
 
 INFLATION = "inflation of noise"
-"""The last input: what all process noise is multiplied by (1, but for the first part of a search)."""
+"""The last input: factor of all process noise (1, but for the first part of a search)."""
 
 
 _MOST_KNOWN = 500
@@ -50,7 +50,7 @@ _MOST_PARTIALS = 4000
 
 
 @cache
-def _kind(scalars: int, arrays: int) -> Any:
+def _c_type(scalars: int, arrays: int) -> Any:
     return ctypes.CFUNCTYPE(None, *[ctypes.c_double] * scalars, *[ctypes.c_void_p] * arrays)
 
 
@@ -73,7 +73,7 @@ class CompiledFunction:
 
     def __init__(self, code: Code, name: str, scalars: int, arrays: int) -> None:
         self.address, self._code, self._scalars = code.address(name), code, scalars
-        self._call = _kind(scalars, arrays)(self.address)
+        self._call = _c_type(scalars, arrays)(self.address)
 
     def __call__(self, *arguments: Any) -> None:
         """Call it, with numbers and contiguous arrays."""
@@ -86,7 +86,7 @@ class CompiledFunction:
 class PythonFunction:
     """A function of Python that compiled loops call.
 
-    What it raises cannot pass through a loop: it writes NaN, which ends the loop, and `raise_error` raises it then.
+    An error cannot pass through a loop: NaN is written, which ends the loop, and `raise_error` raises the error then.
 
     Parameters
     ----------
@@ -109,9 +109,9 @@ class PythonFunction:
     ) -> None:
         self._function, self._scalars, self._inputs = function, scalars, len(inputs)
         self._shapes = [*inputs, *outputs]
-        self._known: dict[tuple[int, int], Any] = {}
+        self._arrays: dict[tuple[int, int], Any] = {}
         self._raised = threading.local()
-        self._c = _kind(scalars, len(self._shapes))(self._from_c)
+        self._c = _c_type(scalars, len(self._shapes))(self._from_c)
         self.address = ctypes.cast(self._c, ctypes.c_void_p).value
 
     def __call__(self, *arguments: Any) -> None:
@@ -119,7 +119,7 @@ class PythonFunction:
         self._function(*arguments)
 
     def raise_error(self) -> None:
-        """Raise what it raised when a loop called it in this thread."""
+        """Raise the error that it raised when a loop called it in this thread."""
         error, self._raised.error = getattr(self._raised, "error", None), None
         if error is not None:
             raise error
@@ -138,23 +138,23 @@ class PythonFunction:
 
     def _array(self, at: int, i: int) -> Any:
         """Return the array at an address; the loop works in the same places again and again."""
-        if (found := self._known.get((at, i))) is None:
-            if len(self._known) > _MOST_KNOWN:
-                self._known.clear()
+        if (cached := self._arrays.get((at, i))) is None:
+            if len(self._arrays) > _MOST_KNOWN:
+                self._arrays.clear()
             shape = self._shapes[i]
-            found = self._known[at, i] = doubles(at, *shape) if np.prod(shape) else np.empty(shape)
-        return found
+            cached = self._arrays[at, i] = doubles(at, *shape) if np.prod(shape) else np.empty(shape)
+        return cached
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartialsFunction:
-    """What computes partial derivatives, and which they are: see `filtering.partials.Partials`."""
+    """The function that computes partial derivatives, and their places: see `filtering.partials.Partials`."""
 
     function: CompiledFunction
     places: IntMatrix
 
     def along(self, moved: BoolVector) -> Partials:
-        """Return those to variables that move, with room for their values."""
+        """Return those to the variables that move, with an array for their values."""
         return Partials(self.function.address, self.places[moved[self.places[:, 4]]], np.empty(len(self.places)))
 
 
@@ -233,12 +233,12 @@ def _once(make: Callable[[StateSpace], T]) -> Callable[[StateSpace], T]:
     """Return a function that makes something of a state space once, for as long as that lives."""
     made: WeakKeyDictionary[StateSpace, T] = WeakKeyDictionary()
 
-    def found(space: StateSpace) -> T:
+    def cached(space: StateSpace) -> T:
         if space not in made:
             made[space] = make(space)
         return made[space]
 
-    return found
+    return cached
 
 
 @lru_cache(maxsize=64)
@@ -276,8 +276,8 @@ def _curvatures(space: StateSpace) -> tuple[CompiledFunction, CompiledFunction]:
 
 def _second(slopes: list[tuple[int, int, Any]], names: Sequence[str]) -> list[tuple[int, int, int, Any]]:
     """Return (i, j, k, d slope_ij / d x_k) where it is not zero."""
-    found = [(i, j, k, derivative(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
-    return [(i, j, k, e) for i, j, k, e in found if e is not ZERO]
+    cached = [(i, j, k, derivative(e, symbol(s))) for i, j, e in slopes for k, s in enumerate(names)]
+    return [(i, j, k, e) for i, j, k, e in cached if e is not ZERO]
 
 
 @_once
@@ -302,11 +302,11 @@ def _partials_of(
     space: StateSpace, name: str, scalars: list[str], entries: list[tuple[int, int, int, Any]]
 ) -> PartialsFunction:
     variables = [symbol(k) for k in (*space.states, *space.parameters)]
-    found = entries_of([e for *_, e in entries], variables)
-    found = [(k, v, e) for k, v, e in found if entries[k][0] != OF_VALUE or v >= len(space.states)]
-    values = [("V", i, e) for i, (*_, e) in enumerate(found)]
+    cached = entries_of([e for *_, e in entries], variables)
+    cached = [(k, v, e) for k, v, e in cached if entries[k][0] != OF_VALUE or v >= len(space.states)]
+    values = [("V", i, e) for i, (*_, e) in enumerate(cached)]
     function = _compiled(space, name, scalars, ["x", "p", "u", "V"], values, quick=True)
-    places = [(i, *entries[k][:3], v) for i, (k, v, _) in enumerate(found)]
+    places = [(i, *entries[k][:3], v) for i, (k, v, _) in enumerate(cached)]
     return PartialsFunction(function, np.array(places, dtype=np.intp).reshape(-1, 5))
 
 

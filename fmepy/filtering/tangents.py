@@ -1,6 +1,6 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
 # ruff: noqa: N815    # dP and dH, the derivatives of P and H
-"""The derivatives of innovations and their variances to parameters: what the plain loop carries along if it is asked.
+"""The derivatives of innovations and their variances to parameters, computed by the plain loop along with a pass.
 
 With a dot for the derivative to one parameter, and Phi, S of `filtering.transition`::
 
@@ -20,38 +20,37 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import call, copy, new
 from fmepy.filtering.arrays import (
     add_multiple,
     add_multiples,
     are_equal,
     are_equal_vectors,
-    cleared,
-    copied,
-    copied_vector,
-    handed_over,
+    clear,
+    copy_matrix,
+    move_vector,
     padded,
 )
-from fmepy.filtering.limits import matched_slopes
-from fmepy.filtering.moment_tangents import MomentSpace, carry_moments, moment_space
-from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, Partials, add_along, multiplied, partial
+from fmepy.filtering.limits import differentiate_moments
+from fmepy.filtering.moment_tangents import MomentWorkspace, moment_workspace
+from fmepy.filtering.partials import OF_SLOPE, OF_VALUE, Partials, add_along, multiply_directions, partial
 from fmepy.filtering.transition import (
     ADAPTIVE,
     DIFFERENCE,
     EULER,
     EXACT,
     MOMENTS,
-    TransitionSpace,
+    TransitionWorkspace,
     exact_parts,
     factor_of_noise,
     is_adaptive,
-    space,
     transition,
+    workspace,
 )
 from fmepy.types import Cube, Matrix, Vector
 
 MOST_LENGTHS = 4
-"""Lengths of exact steps whose derivatives stay known."""
+"""Lengths of exact steps whose derivatives are stored."""
 STEPS_WITH_PARTIALS = (DIFFERENCE, EULER, ADAPTIVE, MOMENTS)
 """Kinds of steps whose derivatives follow from those of the model's functions; others are differenced."""
 EXACT_STEPS = (*STEPS_WITH_PARTIALS, EXACT)
@@ -83,11 +82,11 @@ class Directions(NamedTuple):
     P: Cube
 
 
-def _predicted(Phi, dP, source, M):
+def _predict_slopes(Phi, dP, source, M):
     """Set dP to Phi dP Phi' + source, of all parameters, lower triangles; clear the source."""
     n = Phi.shape[0]
     for i in range(n):
-        cleared(M)
+        clear(M)
         for k in range(n):
             f = Phi[i, k]
             if f != 0.0:
@@ -100,11 +99,11 @@ def _predicted(Phi, dP, source, M):
                     add_multiple(source[i, j], f, M[k])
     for i in range(n):
         for j in range(i + 1):
-            handed_over(source[i, j], dP[i, j])
+            move_vector(source[i, j], dP[i, j])
 
 
-def _differenced(q, inverse, Phi, S, Phi2, S2, dPhi, bent, source):
-    """Set Phi. of parameter q where it is not zero, and mark it there as `bent`; set the source to S., lower part."""
+def _difference_quotients(q, inverse, Phi, S, Phi2, S2, dPhi, nonzero, source):
+    """Set Phi. of parameter q where it is not zero, and mark that in `nonzero`; set the source to S., lower part."""
     n = Phi.shape[0]
     for i in range(n):
         if not are_equal_vectors(Phi[i], Phi2[i]):
@@ -112,24 +111,24 @@ def _differenced(q, inverse, Phi, S, Phi2, S2, dPhi, bent, source):
                 f = Phi[i, j] - Phi2[i, j]
                 if f != 0.0:
                     dPhi[i, j, q] = f * inverse
-                    bent[i, j] = 1.0
+                    nonzero[i, j] = 1.0
     if not are_equal(S, S2):
         for i in range(n):
             for j in range(i + 1):
                 source[i, j, q] = (S[i, j] - S2[i, j]) * inverse
 
 
-def _bent(dPhi, bent, G, source):
+def _add_tangent_terms(dPhi, nonzero, G, source):
     """Add Phi. G + (Phi. G)' to the source of all parameters, G = P Phi'."""
-    n = bent.shape[0]
+    n = nonzero.shape[0]
     for i in range(n):
         for k in range(n):
-            if bent[i, k] != 0.0:
+            if nonzero[i, k] != 0.0:
                 for j in range(n):
                     add_multiple(source[max(i, j), min(i, j)], G[k, j] * (2.0 if i == j else 1.0), dPhi[i, k])
 
 
-def _shifted(x, distance, dx, q, y):
+def _shift(x, distance, dx, q, y):
     for i in range(x.shape[0]):
         y[i] = x[i] + distance * dx[i, q]
 
@@ -140,14 +139,14 @@ def _step_slopes(job, t, step, x, Phi, A):
     h, u = schedule.step_lengths[step], schedule.step_inputs[step]
     width, spread = h if job.model.kind == EULER else 1.0, factor_of_noise(job.model.kind, job.model.per_step, h)
     call(d.function, schedule.step_times[step], h, x, job.p, u[0], d.values)
-    multiplied(Phi, dx, t.dy)
+    multiply_directions(Phi, dx, t.dy)
     for k in range(d.places.shape[0]):
         value, what, i, j, variable = partial(d, k)
         if what == OF_VALUE:
             add_along(t.dy[i], width * value, variable, dx, dp)
         elif what == OF_SLOPE:
             add_along(t.dPhi[i, j], width * value, variable, dx, dp)
-            t.bent[i, j] = 1.0
+            t.nonzero[i, j] = 1.0
         else:
             for m in range(n):
                 f = spread * spread * value * A[m, j]
@@ -164,21 +163,21 @@ class ExactSlopes(NamedTuple):
         The lengths, and how many of them were computed.
     parts : ndarray, shape (MOST_LENGTHS (2 n + 1), n, width)
         Of Phi, S and the shift, as `transition.exact_parts` returns them.
-    bent : ndarray, shape (MOST_LENGTHS n, n)
+    nonzero : ndarray, shape (MOST_LENGTHS n, n)
         Not 0 where Phi. is not.
     sides : ndarray, shape (2, 2 n + 1, n)
-        Room: the parts ahead and behind.
+        Working array: the parts ahead and behind.
     """
 
     lengths: Vector
     known: Vector
     parts: Cube
-    bent: Matrix
+    nonzero: Matrix
     sides: Cube
 
 
 def _exact_slopes(job, t, step, x, Phi, G):
-    """Set dy and the source over an exact step; what belongs to its length is computed once."""
+    """Set dy and the source over an exact step; the parts that depend on its length alone are computed once."""
     n, h, e, slot = x.shape[0], job.schedule.step_lengths[step], t.exact, -1
     for i in range(MOST_LENGTHS):
         if e.lengths[i] == h:
@@ -189,25 +188,25 @@ def _exact_slopes(job, t, step, x, Phi, G):
         e.known[0] += 1.0
         e.lengths[slot] = h
     rows = 2 * n + 1
-    D, bent = e.parts[slot * rows : (slot + 1) * rows], e.bent[slot * n : (slot + 1) * n]
+    D, nonzero = e.parts[slot * rows : (slot + 1) * rows], e.nonzero[slot * n : (slot + 1) * n]
     if is_new:
-        _differenced_parts(job, t, step, D, bent)
-    multiplied(Phi, t.dx, t.dy)
+        _difference_exact_parts(job, t, step, D, nonzero)
+    multiply_directions(Phi, t.dx, t.dy)
     for i in range(n):
         add_multiple(t.dy[i], 1.0, D[2 * n, i])
         for j in range(n):
-            if bent[i, j] != 0.0:
+            if nonzero[i, j] != 0.0:
                 add_multiple(t.dy[i], x[j], D[i, j])
         for j in range(i + 1):
             add_multiple(t.source[i, j], 1.0, D[n + i, j])
-    _bent(D, bent, G, t.source)
+    _add_tangent_terms(D, nonzero, G, t.source)
 
 
-def _differenced_parts(job, t, step, D, bent):
+def _difference_exact_parts(job, t, step, D, nonzero):
     """Set the derivatives of the parts of an exact transition, by differences."""
     schedule, n, w, E = job.schedule, t.x2.shape[0], t.ahead.w, t.exact.sides
     time = schedule.step_times[step]
-    cleared(bent)
+    clear(nonzero)
     for i in range(n):
         t.x2[i] = 0.0  # where f = b
     for q in range(t.at.ahead.shape[0]):
@@ -219,20 +218,20 @@ def _differenced_parts(job, t, step, D, bent):
             for j in range(n):
                 D[i, j, q] = (E[0, i, j] - E[1, i, j]) / (t.at.ahead[q] - t.at.behind[q])
                 if i < n and D[i, j, q] != 0.0:
-                    bent[i, j] = 1.0
+                    nonzero[i, j] = 1.0
 
 
 class _Moments(NamedTuple):
-    """A step from one point."""
+    """The result of a step from one point."""
 
-    w: TransitionSpace
+    w: TransitionWorkspace
     y: Vector
     Phi: Matrix
     S: Matrix
 
 
 class Tangents(NamedTuple):
-    """The derivatives of a pass, and where they are worked out."""
+    """The derivatives of a pass, and its working arrays."""
 
     at: Directions
     nu: Matrix
@@ -244,53 +243,44 @@ class Tangents(NamedTuple):
     source: Cube
     M: Matrix
     dPhi: Cube
-    bent: Matrix
+    nonzero: Matrix
     dx: Matrix
     dy: Matrix
     x2: Vector
     dz: Matrix
     dsd: Matrix
     dH: Cube
-    bends: Vector
+    varies: Vector
     dx0: Matrix
     dc: Matrix
     de: Vector
     ds: Vector
     dw: Vector
-    moments: MomentSpace
+    moments: MomentWorkspace
     dp: Matrix
     of_steps: Partials
     of_readings: Partials
 
 
-def _taken(job, t, step, x, y, Phi, S, A, distance, q, side, to):
+def _step_beside(job, t, step, x, y, Phi, S, A, distance, q, side, to):
     """Take a step from theta + distance along parameter q, x along with it.
 
     y, Phi, S are that from theta itself, A the factor of S.
     """
     if distance == 0.0:
-        copied_vector(y, to.y)
-        copied(Phi, to.Phi)
-        copied(S, to.S)
+        copy(y, to.y)
+        copy_matrix(Phi, to.Phi)
+        copy_matrix(S, to.S)
         return
     schedule = job.schedule
-    _shifted(x, distance, t.dx, q, t.x2)
+    _shift(x, distance, t.dx, q, t.x2)
     transition(
         job.model, schedule.step_times[step], schedule.step_lengths[step], schedule.step_inputs[step], t.x2,
         t.at.p_ahead[q] if side == 0 else t.at.p_behind[q], to.y, to.Phi, to.S, to.w, A, S,
     )  # fmt: skip
 
 
-def carry_along(job, t, step, x, P, y, w):
-    """Carry x, to y, P and the derivatives over a step of the adaptive method; return whether that could be done."""
-    schedule = job.schedule
-    return carry_moments(
-        job.model, job.p, t.of_steps, t.dp, t.dx, t.dP, schedule.step_times[step], schedule.step_lengths[step],
-        schedule.step_inputs[step], x, P, y, w, t.moments,
-    )  # fmt: skip
-
-
-def carry(job, t, step, x, y, Phi, S, A, G):
+def predict_slopes(job, t, step, x, y, Phi, S, A, G):
     """Carry the derivatives over a step from x to y, with tangent Phi and noise S of the factor A.
 
     G is P Phi', of the P before.
@@ -302,46 +292,46 @@ def carry(job, t, step, x, y, Phi, S, A, G):
     else:
         _differences_of_step(job, t, step, x, y, Phi, S, A)
     if job.model.kind != EXACT:
-        _bent(t.dPhi, t.bent, G, t.source)
+        _add_tangent_terms(t.dPhi, t.nonzero, G, t.source)
         for i in range(x.shape[0]):
             for j in range(x.shape[0]):
-                if t.bent[i, j] != 0.0:
-                    t.bent[i, j] = 0.0
+                if t.nonzero[i, j] != 0.0:
+                    t.nonzero[i, j] = 0.0
                     for q in range(t.dPhi.shape[2]):
                         t.dPhi[i, j, q] = 0.0
-    _predicted(Phi, t.dP, t.source, t.M)
-    copied(t.dy, t.dx)
+    _predict_slopes(Phi, t.dP, t.source, t.M)
+    copy_matrix(t.dy, t.dx)
 
 
 def _differences_of_step(job, t, step, x, y, Phi, S, A):
     ahead, behind = t.ahead, t.behind
     for q in range(t.at.ahead.shape[0]):
         inverse = 1.0 / (t.at.ahead[q] - t.at.behind[q])
-        _taken(job, t, step, x, y, Phi, S, A, t.at.ahead[q], q, 0, ahead)
-        _taken(job, t, step, x, y, Phi, S, A, t.at.behind[q], q, 1, behind)
+        _step_beside(job, t, step, x, y, Phi, S, A, t.at.ahead[q], q, 0, ahead)
+        _step_beside(job, t, step, x, y, Phi, S, A, t.at.behind[q], q, 1, behind)
         for i in range(x.shape[0]):
             t.dy[i, q] = (ahead.y[i] - behind.y[i]) * inverse
-        _differenced(q, inverse, ahead.Phi, ahead.S, behind.Phi, behind.S, t.dPhi, t.bent, t.source)
+        _difference_quotients(q, inverse, ahead.Phi, ahead.S, behind.Phi, behind.S, t.dPhi, t.nonzero, t.source)
 
 
 def read_slopes(job, t, node, x, H):
     """Set the derivatives of readings, H and sds at a node."""
     schedule, d, dx, dp = job.schedule, t.of_readings, t.dx, t.dp
     call(d.function, schedule.times[node], x, job.p, schedule.inputs[node], d.values)
-    copied(dx, t.dx0)
-    cleared(t.dsd)
-    multiplied(H, dx, t.dz)
-    for i in range(t.bends.shape[0]):
-        if t.bends[i] != 0.0:
-            cleared(t.dH[i])
-        t.bends[i] = 0.0
+    copy_matrix(dx, t.dx0)
+    clear(t.dsd)
+    multiply_directions(H, dx, t.dz)
+    for i in range(t.varies.shape[0]):
+        if t.varies[i] != 0.0:
+            clear(t.dH[i])
+        t.varies[i] = 0.0
     for k in range(d.places.shape[0]):
         value, what, i, j, variable = partial(d, k)
         if what == OF_VALUE:
             add_along(t.dz[i], value, variable, dx, dp)
         elif what == OF_SLOPE:
             add_along(t.dH[i, j], value, variable, dx, dp)
-            t.bends[i] = 1.0
+            t.varies[i] = 1.0
         else:
             add_along(t.dsd[i], value, variable, dx, dp)
 
@@ -349,32 +339,32 @@ def read_slopes(job, t, node, x, H):
 def update_slopes(job, t, row, sd, H, x, x0, P, c, k, e, s, jump, share):
     """Write nu. and s. of a row, and update x. and P.; x and P are those before the update, x0 before all rows.
 
-    jump, share : what `filtering.limits.matched` makes of the innovation e
+    jump, share : the result of `filtering.limits.matched_moments` for the innovation e
     """
     var, n, n_par = job.schedule.row_vars[row], x.shape[0], t.at.ahead.shape[0]
-    scale, is_bent = job.schedule.row_errors[row] * job.schedule.row_errors[row], t.bends[var] != 0.0
+    scale, varies_here = job.schedule.row_errors[row] * job.schedule.row_errors[row], t.varies[var] != 0.0
     is_limit = job.schedule.row_marks[row] != 0
     dx, dP, dH, dc, de, ds, dw = t.dx, t.dP, t.dH, t.dc, t.de, t.ds, t.dw
     for q in range(dc.shape[1]):
         de[q], ds[q] = -t.dz[var, q], 2.0 * sd[var] * t.dsd[var, q] * scale
-    cleared(dc)
+    clear(dc)
     for j in range(n):
         f, moved = H[j], x[j] - x0[j]
         if f != 0.0:
             add_multiples(de, -f, dx[j], f, t.dx0[j])
             for i in range(n):
                 add_multiple(dc[i], f, dP[max(i, j), min(i, j)])
-        if is_bent:
+        if varies_here:
             for q in range(n_par):
                 de[q] -= dH[var, j, q] * moved
                 for i in range(n):
                     dc[i, q] += dH[var, j, q] * P[j, i]
     for j in range(n):
-        if H[j] != 0.0 or is_bent:
+        if H[j] != 0.0 or varies_here:
             add_multiples(ds, H[j], dc[j], c[j], dH[var, j])
     for q in range(n_par):
         t.nu[row, q], t.s[row, q], dw[q] = de[q], ds[q], 0.0
-    matched_slopes(job.schedule.row_marks[row], e, s, de, ds, dw)
+    differentiate_moments(job.schedule.row_marks[row], e, s, de, ds, dw)
     moved = jump / s
     for i in range(n):
         add_multiples(dx[i], moved, dc[i], -moved * k[i], ds)
@@ -413,16 +403,16 @@ def tangents(job, at, nu, s, of_steps, of_readings):
     """Return the derivatives at the start of a pass; those of innovations and variances go to nu and s."""
     m, n, n_par = job.model, job.x.shape[0], at.ahead.shape[0]
     width, lengths = padded(n_par), MOST_LENGTHS if m.kind == EXACT else 0
-    variables, beside = m.n_variables, space(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2])
+    variables, own = m.n_variables, workspace(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2])
     t = Tangents(
-        at, nu, s, _Moments(beside, new(n), new(n, n), new(n, n)), _Moments(beside, new(n), new(n, n), new(n, n)),
+        at, nu, s, _Moments(own, new(n), new(n, n), new(n, n)), _Moments(own, new(n), new(n, n), new(n, n)),
         ExactSlopes(new(lengths), new(1), new(lengths * (2 * n + 1), n, width), new(lengths * n, n),
                     new(2, 2 * n + 1, n)),
         new(n, n, width), new(n, n, width), new(n, width), new(n, n, width), new(n, n),
         new(n, width), new(n, width), new(n),
         new(variables, width), new(variables, width), new(variables, n, width), new(variables),
         new(n, width), new(n, width), new(width), new(width), new(width),
-        moment_space(n, width if is_adaptive(m.kind) else 0),
+        moment_workspace(n, width if is_adaptive(m.kind) else 0),
         new(job.p.shape[0], width), of_steps, of_readings,
     )  # fmt: skip
     for i in range(lengths):

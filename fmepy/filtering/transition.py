@@ -13,8 +13,8 @@ For one time step h from x, with F = df/dx along the step and A A' = G Q G'::
     EXACT        x' = M x + b with constant coefficients: exact, see `_exact`
     BY_FUNCTION  as DIFFERENCE; MOMENTS_BY_FUNCTION: A holds P and becomes the next P: solvers called from Python
 
-In the kinds of moments S holds P and becomes the next P. What is stiff, a step of more than STIFF of the fastest time
-constants or of more than MOST_STEPS, the explicit method gives back: to a solver that is called from Python.
+In the kinds of moments S holds P and becomes the next P. Stiff steps, of more than STIFF of the fastest time constants
+or of more than MOST_STEPS, are left to a solver that is called from Python.
 
 References
 ----------
@@ -28,9 +28,9 @@ from typing import NamedTuple
 import numpy as np
 
 from fmepy.compiled.dormand_prince import drive
-from fmepy.compiled.kernels import call, new
+from fmepy.compiled.kernels import call, copy, new
 from fmepy.compiled.status import DONE, WORK
-from fmepy.filtering.arrays import are_equal, cleared, copied, copied_vector, identity, left_multiplied, products
+from fmepy.filtering.arrays import are_equal, clear, copy_matrix, identity, left_multiply, multiply
 from fmepy.types import Cube, Matrix, Vector
 
 DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOMENTS_BY_FUNCTION = range(9)
@@ -38,25 +38,25 @@ DIFFERENCE, EULER, RK4, RK4_MOMENTS, ADAPTIVE, MOMENTS, EXACT, BY_FUNCTION, MOME
 CARRYING = (RK4_MOMENTS, MOMENTS, MOMENTS_BY_FUNCTION)
 """Kinds of steps that take P and return the next P."""
 MOST_STEPS = 400
-"""Steps in one stretch: more of them tell a stiff system."""
+"""Most steps in one stretch: a system that needs more is stiff."""
 STIFF = 300.0
-"""A stretch of so many of the fastest time constants is left to other engines at once."""
-KEPT = 16
-"""Lengths of steps whose exact transition is kept."""
+"""Longest stretch, in units of the fastest time constant; longer ones are left to other engines at once."""
+CACHED_STEPS = 16
+"""Lengths of steps whose exact transition is stored."""
 TERMS = 14
 """Terms of a series whose operator has a norm of 1/2: what is left out is smaller than 2^-15 / 15! < 1e-16."""
 
 
 class StepTolerances(NamedTuple):
-    """What the explicit method is asked for; see `loop_arguments.LoopModel`."""
+    """Tolerances of the explicit method; see `loop_arguments.LoopModel`."""
 
     rtol: float
     max_step: float
     atol: Vector
 
 
-class TransitionSpace(NamedTuple):
-    """Where a transition works; F and A keep the zeros that a model never writes.
+class TransitionWorkspace(NamedTuple):
+    """Working arrays of a transition; F and A keep the zeros that a model never writes.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class TransitionSpace(NamedTuple):
         Conditions, of which there are none.
     last : ndarray, shape (3 + n_forcing,)
         The last step of the explicit method; how many exact transitions were computed; where a step ends; forcings.
-    exact : ndarray, shape (KEPT, 2 n + 2, n)
+    exact : ndarray, shape (CACHED_STEPS, 2 n + 2, n)
         Phi, S, the shift, and the length they belong to.
     """
 
@@ -86,11 +86,11 @@ class TransitionSpace(NamedTuple):
     exact: Cube
 
 
-def space(kind, n, n_noise, n_forcings):
-    """Return where transitions of one kind work."""
+def workspace(kind, n, n_noise, n_forcings):
+    """Return the working arrays of transitions of one kind."""
     stages = 4 if kind in (RK4, RK4_MOMENTS) else 1
     nz = n + 2 * n * n if is_adaptive(kind) else 0
-    return TransitionSpace(
+    return TransitionWorkspace(
         new(stages, n),
         new(stages + 3, n, n),
         new(stages, n, n_noise),
@@ -98,7 +98,7 @@ def space(kind, n, n_noise, n_forcings):
         new(WORK + 3, nz),
         new(2, 0),
         new(3 + n_forcings),
-        new(KEPT if kind == EXACT else 0, 2 * n + 2, n),
+        new(CACHED_STEPS if kind == EXACT else 0, 2 * n + 2, n),
     )
 
 
@@ -121,10 +121,10 @@ def factor_of_noise(kind, per_step, h):
     return 0.0
 
 
-def _squared(A, factor, S):
+def _noise_covariance(A, factor, S):
     """Set S to factor^2 A A'. Zeros of A are skipped."""
     n = S.shape[0]
-    cleared(S)
+    clear(S)
     for k in range(A.shape[1]):
         for i in range(n):
             a = factor * factor * A[i, k]
@@ -136,7 +136,7 @@ def _squared(A, factor, S):
 def _tangent(F, T, h, K):
     """Set K to F (I + h T)."""
     n = F.shape[0]
-    copied(F, K)
+    copy_matrix(F, K)
     for i in range(n):
         for k in range(n):
             f = h * F[i, k]
@@ -145,10 +145,10 @@ def _tangent(F, T, h, K):
                     K[i, j] += f * T[k, j]
 
 
-def _covariance_rate(F, A, S, K):
+def covariance_rate(F, A, S, K):
     """Set K to F S + S F' + A A'."""
     n = S.shape[0]
-    products(F, S, n, K, 0)
+    multiply(F, S, n, K, 0)
     for i in range(n):
         for j in range(i + 1):
             total = K[i, j] + K[j, i]
@@ -169,7 +169,7 @@ def _covariance_by_stages(h, F, A, P, S, K, total):
         for i in range(n):
             for j in range(n):
                 S[i, j] = P[i, j] + (width * K[i, j] if stage > 0 else 0.0)
-        _covariance_rate(F[stage], A[stage], S, K)
+        covariance_rate(F[stage], A[stage], S, K)
         weight = h / 6 if stage == 0 or stage == 3 else h / 3
         for i in range(n):
             for j in range(n):
@@ -195,10 +195,10 @@ def _runge_kutta(advance, kind, per_step, t, h, u, x, p, y, Phi, S, w):
             Phi[i, j] = h / 6 * (F[0, i, j] + 2 * (K[0, i, j] + K[1, i, j]) + K[2, i, j])
         Phi[i, i] += 1.0
     if kind == RK4 and per_step:
-        _squared(w.A[0], h, S)
+        _noise_covariance(w.A[0], h, S)
         return
     if kind == RK4:
-        cleared(S)
+        clear(S)
     _covariance_by_stages(h, F, w.A, S, w.B[0], w.B[1], w.B[2])
 
 
@@ -211,11 +211,11 @@ def _rates(t, z, model, out):
     for i in range(inputs.shape[0]):  # a step reaches over no kink of a forcing: a straight line
         inputs[i] = u[0, i] + (u[2, i] - u[0, i]) * ((t - start) / h)
     call(advance, t, 0.0, z[:n], p, inputs, out[:n], F, A)
-    products(F, z[n:at].reshape((n, n)), n, out[n:at].reshape((n, n)), 0)
-    _covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
+    multiply(F, z[n:at].reshape((n, n)), n, out[n:at].reshape((n, n)), 0)
+    covariance_rate(F, A, z[at:].reshape((n, n)), out[at:].reshape((n, n)))
 
 
-def _fastest(F, B):
+def _balanced_norm(F, B):
     """Return the norm of F in units that balance its rows and columns (Osborne 1960): a bound of its eigenvalues."""
     n = F.shape[0]
     for i in range(n):
@@ -247,7 +247,7 @@ def size_of_spread(m, t, h, u, x, p, P, w):
     """Return the largest variance of the noise of a step, or of P: entries are exact to a part of that; 0: stiff."""
     A, size = w.A[0], 0.0
     call(m.advance, t, 0.0, x, p, u[0], w.f[0], w.F[0], A)
-    if not _fastest(w.F[0], w.F[1]) * h < STIFF:
+    if not _balanced_norm(w.F[0], w.F[1]) * h < STIFF:
         return 0.0
     for i in range(P.shape[0]):
         total = 0.0
@@ -257,51 +257,41 @@ def size_of_spread(m, t, h, u, x, p, P, w):
     return size if size > 0.0 and size < np.inf else 1.0
 
 
-def _explicit(m, t, h, u, x, p, y, Phi, S, w):
-    """Carry state, tangent and noise (or P) over a step; return whether it could be done."""
+def _explicit(m, t, h, u, x, p, y, Phi, S, w, size):
+    """Integrate state, tangent and noise (or P) over a step; return whether that succeeded."""
     n = x.shape[0]
     at, z, atol, done = n + n * n, w.runs[WORK], w.runs[WORK + 2], w.runs[WORK + 1 : WORK + 2]
-    if m.kind != MOMENTS:
-        cleared(S)
-    size = size_of_spread(m, t, h, u, x, p, S, w)
-    if size == 0.0:
-        return False
-    copied_vector(x, z)
+    copy(x, z)
     identity(z[n:at].reshape((n, n)))
-    copied(S, z[at:].reshape((n, n)))
+    copy_matrix(S, z[at:].reshape((n, n)))
     for i in range(z.shape[0]):
         atol[i] = m.atol[i] * (size if i >= at else 1.0)
     most = MOST_STEPS + int(min(h / m.max_step, 1e6))
     w.last[2] = t + h
-    told, _, _, w.last[0] = drive(
+    status, _, _, w.last[0] = drive(
         _rates, None, (m.advance, p, u, t, h, w), t, min(w.last[0], h), z, w.last[2:3], 1,
         m.rtol, atol, m.max_step, most, done, w.runs, w.marks, None, None,
     )  # fmt: skip
-    if told != DONE:
+    if status != DONE:
         w.last[0] = 0.0
         return False
     end = done[0]
-    copied_vector(end[:n], y)
-    copied(end[n:at].reshape((n, n)), Phi)
-    copied(end[at:].reshape((n, n)), S)
+    copy(end[:n], y)
+    copy_matrix(end[n:at].reshape((n, n)), Phi)
+    copy_matrix(end[at:].reshape((n, n)), S)
     return True
 
 
-def _through_conditions(m, t, h, u, x, p, y, Phi, S, w):
-    """Carry them over a step through the conditions of the model; return whether it could be done."""
+def _through_conditions(m, t, h, u, x, p, y, Phi, S, w, size):
+    """Integrate them over a step through the conditions of the model; return whether that succeeded."""
     n, g, inputs, z, end = x.shape[0], m.crossings, m.crossings.inputs[0], m.crossings.values, t + h
     at, n_cuts, k = n + n * n, g.cuts.shape[0], 0
-    if m.kind != MOMENTS:
-        cleared(S)
-    size = size_of_spread(m, t, h, u, x, p, S, w)
-    if size == 0.0:
-        return False
-    copied_vector(x, z[:n])
+    copy(x, z[:n])
     identity(z[n:at].reshape((n, n)))
     for i in range(n):
         for j in range(i + 1):
             z[at + i * (i + 1) // 2 + j] = S[i, j] / (size * size)
-    copied_vector(p[: g.n_parameters], inputs[: g.n_parameters])
+    copy(p[: g.n_parameters], inputs[: g.n_parameters])
     inputs[g.n_parameters] = size
     while k < n_cuts and g.cuts[k] <= t + 1e-12 * abs(t):
         k += 1
@@ -321,8 +311,8 @@ def _through_conditions(m, t, h, u, x, p, y, Phi, S, w):
             return False
         begin = g.ends[0]
         k += 1
-    copied_vector(z[:n], y)
-    copied(z[n:at].reshape((n, n)), Phi)
+    copy(z[:n], y)
+    copy_matrix(z[n:at].reshape((n, n)), Phi)
     for i in range(n):
         for j in range(i + 1):
             S[i, j] = z[at + i * (i + 1) // 2 + j] * (size * size)
@@ -355,27 +345,27 @@ def exact_parts(M, b, A, h, E, B, C):
         return
     doublings = max(0, int(np.ceil(np.log2(4.0 * norm)))) if norm > 0.0 else 0
     short = h / 2.0**doublings
-    _squared(A, np.sqrt(short), C)
+    _noise_covariance(A, np.sqrt(short), C)
     identity(Phi)
-    copied(C, S)
+    copy_matrix(C, S)
     for i in range(n):
         shift[i] = short * b[i]
     for k in range(1, TERMS + 1):  # the terms of S
-        products(M, C, n, B, 0)
+        multiply(M, C, n, B, 0)
         for i in range(n):
             for j in range(n):
                 C[i, j] = (B[i, j] + B[j, i]) * (short / (k + 1))
                 S[i, j] += C[i, j]
     identity(C)
     for k in range(1, TERMS + 1):  # those of Phi
-        products(M, C, n, B, 0)
+        multiply(M, C, n, B, 0)
         for i in range(n):
             for j in range(n):
                 C[i, j] = B[i, j] * (short / k)
                 Phi[i, j] += C[i, j]
                 shift[i] += C[i, j] * b[j] * (short / (k + 1))
     for _ in range(doublings):
-        products(Phi, S, n, B, 0)
+        multiply(Phi, S, n, B, 0)
         for i in range(n):
             C[i, 0] = 0.0
             for j in range(n):
@@ -389,17 +379,17 @@ def exact_parts(M, b, A, h, E, B, C):
                     total += B[i, k] * Phi[j, k]
                 S[i, j] = total
                 S[j, i] = total
-        left_multiplied(Phi, Phi, B)
+        left_multiply(Phi, Phi, B)
 
 
 def _exact(advance, t, h, u, x, p, y, Phi, S, w):
-    """Take the exact step; what belongs to a length is computed once in a pass."""
+    """Take the exact step; the parts that depend on its length alone are computed once in a pass."""
     n, known, slot = x.shape[0], int(w.last[1]), -1
-    for i in range(min(known, KEPT)):
+    for i in range(min(known, CACHED_STEPS)):
         if w.exact[i, 2 * n + 1, 0] == h:
             slot = i
     if slot < 0:
-        slot = known % KEPT
+        slot = known % CACHED_STEPS
         w.last[1] = known + 1
         E = w.exact[slot]
         E[2 * n + 1, 0] = h
@@ -408,8 +398,8 @@ def _exact(advance, t, h, u, x, p, y, Phi, S, w):
         call(advance, t, 0.0, y, p, u[0], w.f[0], w.F[0], w.A[0])  # at x = 0: f = b, F = M
         exact_parts(w.F[0], w.f[0], w.A[0], h, E, w.F[1], w.F[2])
     E = w.exact[slot]
-    copied(E[:n], Phi)
-    copied(E[n : 2 * n], S)
+    copy_matrix(E[:n], Phi)
+    copy_matrix(E[n : 2 * n], S)
     for i in range(n):
         y[i] = E[2 * n, i]
         for j in range(n):
@@ -417,31 +407,34 @@ def _exact(advance, t, h, u, x, p, y, Phi, S, w):
 
 
 def _by_solver(m, t, h, u, x, p, y, Phi, S, w):
-    """Give the step to another solver: it sets Phi, and a factor of the noise's covariance (or P to the next P)."""
+    """Let another solver take the step: it sets Phi, and a factor of the noise's covariance (or P to the next P)."""
     Phi2, A = w.F[2], w.F[3]
     if m.kind == MOMENTS:
-        copied(S, A)
+        copy_matrix(S, A)
     call(m.solver, t, h, x, p, u[0], w.f[0], Phi2, A)
-    copied_vector(w.f[0], y)
-    copied(Phi2, Phi)
+    copy(w.f[0], y)
+    copy_matrix(Phi2, Phi)
     if m.kind == MOMENTS:
-        copied(A, S)
+        copy_matrix(A, S)
     else:
-        _squared(A, 1.0, S)
+        _noise_covariance(A, 1.0, S)
 
 
 def transition(m, t, h, u, x, p, y, Phi, S, w, known_A, known_S):
     """Set y to the next state, Phi to the tangent, S to the covariance of the noise (or from P to the next P).
 
-    m is a `loop_arguments.LoopModel`, u the forcings at the stages of the step, w what `space` returned; known_S is the
+    m is a `loop_arguments.LoopModel`, u the forcings at the stages of the step, w the working arrays; known_S is the
     covariance of a step of this length at known_A, or both are None.
     """
     n, kind, f, F, A = x.shape[0], m.kind, w.f, w.F[0], w.A[0]
     if is_adaptive(kind):
-        if m.crossings.loop != 0:
-            is_done = _through_conditions(m, t, h, u, x, p, y, Phi, S, w)
-        else:
-            is_done = _explicit(m, t, h, u, x, p, y, Phi, S, w)
+        if kind != MOMENTS:
+            clear(S)
+        size, is_done = size_of_spread(m, t, h, u, x, p, S, w), False
+        if size > 0.0 and m.crossings.loop != 0:
+            is_done = _through_conditions(m, t, h, u, x, p, y, Phi, S, w, size)
+        elif size > 0.0:
+            is_done = _explicit(m, t, h, u, x, p, y, Phi, S, w, size)
         if not is_done:
             _by_solver(m, t, h, u, x, p, y, Phi, S, w)
         return
@@ -452,14 +445,14 @@ def transition(m, t, h, u, x, p, y, Phi, S, w, known_A, known_S):
         _runge_kutta(m.advance, kind, m.per_step, t, h, u, x, p, y, Phi, S, w)
         return
     if kind == MOMENTS_BY_FUNCTION:
-        copied(S, A)
+        copy_matrix(S, A)
     call(m.advance, t, h, x, p, u[0], f[0], F, A)
     if kind == MOMENTS_BY_FUNCTION:
-        copied(A, S)
+        copy_matrix(A, S)
     elif known_A is not None and are_equal(A, known_A):
-        copied(known_S, S)
+        copy_matrix(known_S, S)
     else:
-        _squared(A, factor_of_noise(kind, m.per_step, h), S)
+        _noise_covariance(A, factor_of_noise(kind, m.per_step, h), S)
     for i in range(n):
         y[i] = x[i] + h * f[0, i] if kind == EULER else f[0, i]
         for j in range(n):

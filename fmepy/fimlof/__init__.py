@@ -1,4 +1,4 @@
-"""Full-information maximum likelihood via optimal filtering: the cost, and all that is said of it."""
+"""Full-information maximum likelihood via optimal filtering: the cost, its results and their diagnostics."""
 
 from fmepy.fimlof.bad_data import BadData, screen_bad_data
 from fmepy.fimlof.cost import FimlofCost

@@ -148,26 +148,26 @@ def screen_bad_data(
         )
     threshold, theta = float(threshold), merge_parameters(cost.parms, parms)
     table = as_table(cost.obs).copy()
-    found: list[dict[str, Any]] = []
-    cleaned, flt = _cleaned(cost, table, theta, threshold, smooth, found)
-    for _ in range(_MOST_REFITS if refit is not None and found else 0):
+    rows: list[dict[str, Any]] = []
+    cleaned, flt = _clean(cost, table, theta, threshold, smooth, rows)
+    for _ in range(_MOST_REFITS if refit is not None and rows else 0):
         assert refit is not None, "it was given"
-        before = len(found)
+        before = len(rows)
         fitted = refit(cleaned, theta)
         theta = merge_parameters(cost.parms, getattr(fitted, "par", fitted))
-        cleaned, flt = _cleaned(cleaned, table, theta, threshold, smooth, found)
-        if len(found) == before:
+        cleaned, flt = _clean(cleaned, table, theta, threshold, smooth, rows)
+        if len(rows) == before:
             break
-    found += _jumps(flt, threshold, 1 + max((f["round"] for f in found), default=0))
-    log = _log(found, table.index, flt, cost)
+    rows += _jumps(flt, threshold, 1 + max((f["round"] for f in rows), default=0))
+    log = _log(rows, table.index, flt, cost)
     return BadData(cleaned, log, float(threshold), theta, flt, cost.entity, _message(log, threshold, flt))
 
 
-def _cleaned(
-    cost: FimlofCost, table: pd.DataFrame, theta: pd.Series, threshold: float, smooth: bool, found: list[dict[str, Any]]
+def _clean(
+    cost: FimlofCost, table: pd.DataFrame, theta: pd.Series, threshold: float, smooth: bool, rows: list[dict[str, Any]]
 ) -> tuple[FimlofCost, FilterResult]:
     """Set the worst datum of every entity missing, filter, repeat; write what was found, return what is left."""
-    for number in count(1 + max((f["round"] for f in found), default=0)):
+    for number in count(1 + max((f["round"] for f in rows), default=0)):
         cost = cost.replace(obs=table.copy())
         flt: FilterResult = cost.filter(theta if len(theta) else None, smooth=smooth)
         if flt.failure is not None:
@@ -181,7 +181,7 @@ def _cleaned(
                 r = run.schedule.readings
                 name, place = flt.variables[r.variables[row]], r.places[row]
                 value = _set_missing(table, cost, place, name, float(r.values[row]))
-                found.append(_found(run, r.times[row], name, magnitude, number) | {"row": place, "value": value})
+                rows.append(_row(run, r.times[row], name, magnitude, number) | {"row": place, "value": value})
     raise AssertionError("every round takes a datum away")
 
 
@@ -203,12 +203,12 @@ def _jumps(flt: FilterResult, threshold: float, number: int) -> list[dict[str, A
         states = h.auxs if np.isfinite(h.auxs).any() else h.nusr
         for node, j in zip(*np.nonzero(flags_of(run, h, threshold)[1]), strict=True):
             name = flt.facts.states[j]
-            jump = _found(run, run.schedule.times[node], name, float(states[node, j]), number)
+            jump = _row(run, run.schedule.times[node], name, float(states[node, j]), number)
             out.append(jump | {"kind": "state", "action": "reported"})
     return out
 
 
-def _found(run: EntityRun, time: float, name: str, magnitude: float, number: int) -> dict[str, Any]:
+def _row(run: EntityRun, time: float, name: str, magnitude: float, number: int) -> dict[str, Any]:
     """Return a row of the log, of a datum that is set missing, as far as it is known."""
     where = {"entity": run.label, "time": float(time), "name": name, "kind": "datum", "row": None, "value": np.nan}
     return where | {"magnitude": magnitude, "round": number, "action": "set missing"}
@@ -235,16 +235,16 @@ def _set_missing(table: pd.DataFrame, cost: FimlofCost, row: Any, name: str, com
 _COLUMNS = ["entity", "time", "name", "kind", "row", "value", "expected", "magnitude", "round", "action"]
 
 
-def _log(found: list[dict[str, Any]], labels: pd.Index, flt: FilterResult, cost: FimlofCost) -> pd.DataFrame:
+def _log(rows: list[dict[str, Any]], labels: pd.Index, flt: FilterResult, cost: FimlofCost) -> pd.DataFrame:
     states = flt.smoothed if flt.smooth else flt.filtered
-    for f in found:
+    for f in rows:
         mine = flt.rows_of(states, f["entity"])
         f["expected"] = np.nan
         if f["kind"] == "datum" and f["name"] in mine.columns:
             f["expected"] = float(np.interp(f["time"], mine["time"], mine[f["name"]]))
         f["row"] = None if f["row"] is None else labels[f["row"]]
-    log = pd.DataFrame(found, columns=_COLUMNS)
-    log["row"] = pd.Series([f["row"] for f in found], dtype=object)
+    log = pd.DataFrame(rows, columns=_COLUMNS)
+    log["row"] = pd.Series([f["row"] for f in rows], dtype=object)
     if cost.entity is None:
         return log.drop(columns="entity")
     return log.rename(columns={"entity": cost.entity})

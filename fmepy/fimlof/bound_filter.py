@@ -1,26 +1,25 @@
-"""Specification -> what runs: the loop, the model's functions, the start, at given parameters.
+"""Specification -> a filter that runs: the loop, the model's functions, the start, at some parameters.
 
-A `BoundFilter` is made once for a bound cost and asked again and again; it holds what is compiled and does not travel.
+A `BoundFilter` is made once for a bound cost and used for all evaluations; compiled parts are not pickled with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from fmepy.errors import ModelError, SimulationError
-from fmepy.filtering import loop
 from fmepy.filtering.likelihood import Likelihood, unknown_part
 from fmepy.filtering.loop import TangentArguments
 from fmepy.filtering.loop_arguments import START_NOT_SETTLED, VARIANCE_NOT_POSITIVE
 from fmepy.filtering.paths import draw_paths
 from fmepy.filtering.run import FilterFunctions, LoopInputs, Pass, Scheme, Start, has_tangents, passes_with_slopes
 from fmepy.filtering.schedule import EVENT_KINDS, FilterReadings, Schedule, StateChange, build_schedule
-from fmepy.filtering.square_root_loop import UPDATES
+from fmepy.filtering.square_root_loop import EKF, UPDATES
 from fmepy.filtering.statespace import StateSpace
 from fmepy.filtering.tangents import EXACT_STEPS, Directions
 from fmepy.filtering.transition import DIFFERENCE, EULER, RK4, RK4_MOMENTS
@@ -31,7 +30,7 @@ from fmepy.language.functions import holds_choices
 from fmepy.models.definition.values import ValueTable
 from fmepy.numerics.covariance import semidefinite_factor
 from fmepy.parameters.maps import TRANSFORMS
-from fmepy.types import BoolVector, Cube, Matrix, Vector
+from fmepy.types import BoolVector, Cube, IntVector, Matrix, Vector
 
 
 def kind_of_steps(spec: Specification) -> str:
@@ -85,7 +84,7 @@ initial values where they are not those that the model gives."""
 
 
 class BoundFilter:
-    """A specification made to run.
+    """A filter of a specification, ready to run.
 
     Parameters
     ----------
@@ -120,10 +119,19 @@ class BoundFilter:
 
     @cached_property
     def _of_states(self) -> Callable[[list[float]], Matrix]:
-        return self.spec.start.matrix(self.spec.parameters)
+        """The covariance of the start as a function of the parameters; NaN where they make none of a table."""
+        matrix = self.spec.start.matrix(self.spec.parameters)
+        if self.spec.start.covariance is None or not self.spec.start.names():
+            return matrix
+
+        def covariance(p: list[float]) -> Matrix:
+            P = matrix(p)
+            return P if np.isfinite(semidefinite_factor(P)).all() else np.full_like(P, np.nan)
+
+        return covariance
 
     @cached_property
-    def _first(self) -> dict[FilterReadings, tuple[_FirstData, ...]]:
+    def _first(self) -> dict[FilterReadings, FirstData]:
         return {}
 
     @property
@@ -134,9 +142,8 @@ class BoundFilter:
 
     @cached_property
     def linear_scheme(self) -> Scheme:
-        """The extended filter in the plain loop, whatever was asked for: its tangents are the model's own."""
-        update = loop.JOINT if self.spec.algorithm == "joint" else loop.SEQUENTIAL
-        return self._scheme((None, None), update, False, lambda: self.safe_scheme)
+        """The extended filter in the plain loop, whatever the settings: its tangents are the model's own."""
+        return self._scheme((None, None), EKF, False, lambda: self.safe_scheme)
 
     @cached_property
     def safe_scheme(self) -> Scheme:
@@ -172,11 +179,14 @@ class BoundFilter:
         if spec.definition.is_closed:
             raise ModelError(f"This follows the rates of a model from a state on, and {spec.definition.note}.")
         if spec.propagation in ("ode", "moment"):
-            from fmepy.filtering.continuous_transition import Accuracy, adaptive_functions  # brings in the solvers
+            from fmepy.filtering.continuous_transition import (  # brings in the solvers
+                SolverTolerances,
+                adaptive_functions,
+            )
 
-            accuracy = Accuracy.of(spec.model.scaled_options(), self._total, spec.tightness)
+            tolerances = SolverTolerances.of(spec.model.scaled_options(), self._total, spec.tightness)
             curved = spec.update == "second_order"
-            return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, accuracy)
+            return adaptive_functions(spec.space, spec.definition.forcings, spec.takes_moments, curved, tolerances)
         kinds = {"difference": DIFFERENCE, "euler": EULER, "rk4": RK4, "rk4_moment": RK4_MOMENTS}
         advance, observe = spec.space.functions()
         return FilterFunctions(advance, observe, kinds[spec.propagation], spec.space.n_noise)
@@ -186,7 +196,7 @@ class BoundFilter:
         return draw_paths(self.linear_scheme, schedule, start, self.inputs(p), n, rng)
 
     def inputs(self, p: Vector, inflation: float = 1.0) -> LoopInputs:
-        """Return what the loop needs beside schedule and start; all process noise is times `inflation`."""
+        """Return the inputs of the loop besides schedule and start; all process noise is multiplied by `inflation`."""
         factor: Vector = np.empty(0)
         if self.spec.noise.covariance is not None:
             C = semidefinite_factor(self._of_noise(p.tolist()))
@@ -263,39 +273,17 @@ class BoundFilter:
 
     def _from_data(self, x: Vector, P: Matrix, p: Vector, used: FilterReadings, u: Vector, t: float) -> None:
         """Set directly measured states to their first data, with the covariance of the errors."""
-        found = self._data_of_start(used)
-        values = x.tolist()
-        for one in found:
-            values[one.state] = one.guess
-        _, _, sds = self.observe_at(t, np.array(values), p, u)
-        spread = []
-        for one in found:
-            z, sd = one.combined(abs(float(sds[one.variable])))
-            x[one.state], slope = _back(z, one.how)
-            P[one.state, :] = P[:, one.state] = 0.0
-            spread.append(slope * sd)
-        correlation = self.correlation(p)
-        for a, (one, sa) in enumerate(zip(found, spread, strict=True)):
-            P[one.state, one.state] = sa * sa
-            if len(correlation):
-                for other, sb in zip(found[:a], spread, strict=False):
-                    rho = correlation[one.variable, other.variable]
-                    P[one.state, other.state] = P[other.state, one.state] = rho * sa * sb
-
-    def _data_of_start(self, used: FilterReadings) -> tuple[_FirstData, ...]:
-        """Return the first data by directly measured state, sorted out once for each entity."""
         if used not in self._first:
-            direct, rows = dict(self.spec.direct), dict[int, list[int]]()
-            for i, variable in enumerate(used.variables.tolist()):
-                if variable in direct:
-                    rows.setdefault(variable, []).append(i)
-            found = []
-            for v, r in rows.items():
-                values, how = used.values[r].tolist(), self.spec.transforms[v]
-                guess = sum(_back(z, how)[0] for z in values) / len(values)
-                found.append(_FirstData(direct[v], v, how, values, used.errors[r].tolist(), guess))
-            self._first[used] = tuple(found)
-        return self._first[used]
+            self._first[used] = first_data(self.spec, used)
+        first = self._first[used]
+        at, variables, guess = first.states, first.variables, x.copy()
+        guess[at] = first.guesses
+        sds = np.abs(self.observe_at(t, guess, p, u)[2][variables]) * first.errors
+        x[at], P[at], P[:, at] = first.values, 0.0, 0.0
+        if len(correlation := self.correlation(p)):
+            P[np.ix_(at, at)] = correlation[np.ix_(variables, variables)] * np.outer(sds, sds)
+        else:
+            P[at, at] = sds * sds
 
     def passes_with_slopes(
         self,
@@ -343,27 +331,39 @@ class BoundFilter:
         return {k: v for k, v in self.__dict__.items() if k not in made}
 
 
-@dataclass(frozen=True, slots=True)
-class _FirstData:
-    """The first data of a directly measured state, which it starts from."""
+class FirstData(NamedTuple):
+    """The first data of the states that are measured directly and start from them, one entry a state.
 
-    state: int
-    variable: int
-    how: str | None
-    values: list[float]
-    errors: list[float]
-    guess: float
-    """A value of the state, good enough for the sd of its readings."""
+    Attributes
+    ----------
+    states, variables : ndarray of int
+    values : ndarray
+        The states: of several readings of one the mean weighted by their errors.
+    errors : ndarray
+        Their sds, where the readings have the sd one times the errors of their own.
+    guesses : ndarray
+        Values good enough for the sds of the readings.
+    """
 
-    def combined(self, sd: float) -> tuple[float, float]:
-        """Return the reading that stands for all of them, weighted by their errors, and its sd."""
-        if len(self.values) == 1:
-            return self.values[0], sd * self.errors[0]
-        if sd == 0:
-            return sum(self.values) / len(self.values), 0.0
-        weights = [1 / (sd * e) ** 2 for e in self.errors]
-        total = sum(weights)
-        return sum(w * z for w, z in zip(weights, self.values, strict=True)) / total, total**-0.5
+    states: IntVector
+    variables: IntVector
+    values: Vector
+    errors: Vector
+    guesses: Vector
+
+
+def first_data(spec: Specification, used: FilterReadings) -> FirstData:
+    """Return the first data of an entity, by directly measured state."""
+    each = []
+    for variable, state in spec.direct:
+        rows, how = used.variables == variable, spec.transforms[variable]
+        if rows.any():
+            z, weights = used.values[rows], used.errors[rows] ** -2.0
+            x, slope = _back(float(np.average(z, weights=weights)), how)
+            guess = float(np.mean([_back(value, how)[0] for value in z.tolist()]))
+            each.append((state, variable, x, slope * float(weights.sum() ** -0.5), guess))
+    table = np.array(each).reshape(-1, 5)
+    return FirstData(*table[:, :2].T.astype(np.intp), *table[:, 2:].T)
 
 
 def _back(z: float, how: str | None) -> tuple[float, float]:
@@ -384,7 +384,7 @@ _WHY = {
 
 
 def undetermined(spec: Specification, likelihood: Likelihood) -> str:
-    """Return the sentence for a likelihood that is not finite, with the part of the start that it does not know."""
+    """Return the sentence for a likelihood that is not finite, and the part of the start that is not determined."""
     if not spec.free_states:
         return "The likelihood is not finite."
     states = [spec.definition.states[i] for i in spec.free_states]
@@ -417,6 +417,10 @@ def broken(spec: Specification, label: Any, run: Pass, schedule: Schedule, p: Ve
             ". If the rates on both sides of a condition lead back to it, the state slides along it, which a run "
             "cannot follow by stops: propagation='rk4' with a small dt steps over it"
         )
+    noises = {"process_noise": spec.noise, "measurement_noise": spec.errors, "initial_sd": spec.start}
+    for argument, noise in noises.items():
+        if noise.covariance and np.isnan(semidefinite_factor(noise.matrix(spec.parameters)(p.tolist()))).any():
+            what = f". At these parameters `{argument}` is not a covariance: it has a negative eigenvalue"
     sample = int(np.sum(np.unique(schedule.readings.times) <= time))
     return SimulationError(
         f"The filter{who} broke down at time {time:.6g} (sample {sample}): {_WHY[run.reason]}{what}.",
@@ -432,7 +436,7 @@ STEP, ROUGH_STEP = 6e-6, 1e-7
 def points_of_differences(
     theta: Vector, typical: Vector, lower: Vector, upper: Vector, rough: bool
 ) -> dict[int, tuple[float, float]]:
-    """Return by parameter how far ahead and behind of theta differences look, within bounds.
+    """Return by parameter the distances ahead of and behind theta of differences, within bounds.
 
     A parameter without a typical size, which needs steps that are found by trying, has none.
     """

@@ -9,6 +9,7 @@ below zero for that: a filter sees its square.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
@@ -94,7 +95,7 @@ class BoundFimlof(OfData):
         self.scale_parameters: BoolVector = np.array([name in scales for name in names], dtype=bool)
         one, each = BoundFilter(spec), experiments.distinct
         self._filters = [BoundFilter(with_inputs(spec, m.beneath)) if each else one for m in models]
-        self._rests = [m.at_rest(names, hold_engine=words.get("hold_engine", False)) for m in models]
+        self._steady = [m.at_rest(names, hold_engine=words.get("hold_engine", False)) for m in models]
         self.schedules: list[tuple[Schedule, FilterReadings | None]] = [
             schedule_of(self.filter_of(k).spec, effective_readings(uses_errors(spec), e))
             for k, e in enumerate(self.entities)
@@ -104,7 +105,7 @@ class BoundFimlof(OfData):
         )
         self._iterates = bool(spec.free_states) and not spec.space.is_linear
         self._last: tuple[bytes, list[Likelihood]] | None = None
-        self._remembered: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
+        self._derived: tuple[tuple[bytes, bool], list[Likelihood], list[tuple[Matrix, Matrix, Vector]]] | None = None
         self._inflation = 1.0
         self._runs = self._as_runs(cost, words)
         self.keep_within(self.lower, self.upper)
@@ -112,12 +113,12 @@ class BoundFimlof(OfData):
     def keep_within(self, lower: Vector, upper: Vector) -> None:
         """Keep differences inside these bounds; an sd may pass zero, since the filter sees its square."""
         self._box = (np.where(self.scale_parameters & (lower == 0), -np.inf, lower), upper)
-        for part in (self._runs, *self._rests):
+        for part in (self._runs, *self._steady):
             if part is not None:
                 part.keep_within(lower, upper)
 
     def _as_runs(self, cost: FimlofCost, words: dict[str, Any]) -> SimulatedLikelihoods | None:
-        """Return what makes the likelihood from runs of the model, None where only a filter can."""
+        """Return the likelihood by runs of the model, None where only a filter can compute it."""
         moves = {i for i in self._at.tolist()}
         of_entities = [[t[j] for t in self._take] for j in range(len(self.spec.parameters))]
         fixed = {
@@ -134,7 +135,7 @@ class BoundFimlof(OfData):
     @property
     def retries(self) -> int:
         """Runs of the model that a second engine finished; a filter has none but for a start at rest."""
-        return sum(part.retries for part in (self._runs, *self._rests) if part is not None)
+        return sum(part.retries for part in (self._runs, *self._steady) if part is not None)
 
     @property
     def exact(self) -> bool:
@@ -155,13 +156,13 @@ class BoundFimlof(OfData):
         """
         if not self.spec.space.has_noise or self._runs is not None:
             return None
-        out = self._anew()
+        out = self._copy()
         out._inflation = factor
         return out
 
     def with_values(self, values: Vector) -> BoundFimlof:
         """Return the same of other readings, on the scale of comparison, entity by entity in order of time."""
-        out, at = self._anew(), np.cumsum([len(schedule.readings) for schedule, _ in self.schedules])[:-1]
+        out, at = self._copy(), np.cumsum([len(schedule.readings) for schedule, _ in self.schedules])[:-1]
         out.schedules = [
             (replace(schedule, readings=replace(schedule.readings, values=np.ascontiguousarray(own))), used)
             for (schedule, used), own in zip(self.schedules, np.split(values, at), strict=True)
@@ -173,19 +174,19 @@ class BoundFimlof(OfData):
     def tightened(self) -> BoundFimlof | None:
         """Return the same at smaller tolerances, None where no solver has any; see `fmepy.models.base.tightened`."""
         runs = None if self._runs is None else self._runs.tightened()
-        rests = [r if r is None else r.tightened() or r for r in self._rests]
-        if runs is None and (self._runs is not None or not (self.spec.uses_solver or any(rests))):
+        steady = [r if r is None else r.tightened() or r for r in self._steady]
+        if runs is None and (self._runs is not None or not (self.spec.uses_solver or any(steady))):
             return None
-        out = self._anew()
-        out._runs, out._rests = runs, rests
+        out = self._copy()
+        out._runs, out._steady = runs, steady
         tight = {id(f): f.tightened() for f in self._filters}
         out._filters = [tight[id(f)] for f in self._filters]
         return out
 
-    def _anew(self) -> BoundFimlof:
-        """Return a copy that remembers no evaluation."""
+    def _copy(self) -> BoundFimlof:
+        """Return a copy without stored evaluations."""
         out = copy(self)
-        out._remembered, out._last = None, None
+        out._derived, out._last = None, None
         return out
 
     def minus2loglik(self, theta: Vector) -> float:
@@ -286,7 +287,7 @@ class BoundFimlof(OfData):
     def records(
         self, theta: Vector, labels: Sequence[Any] | None = None, further: Vector | None = None
     ) -> list[EntityRun]:
-        """Return what happened in every entity, at all rows of its table and at the model's times until the last.
+        """Return the recorded passes of entities, at the rows of their tables and at the model's times until the last.
 
         labels : sequence, optional
             Those entities only.
@@ -301,7 +302,7 @@ class BoundFimlof(OfData):
         """Return how far the linearisation can be trusted, by state, see `fmepy.fimlof.nonlinearity`.
 
         labels : sequence, optional
-            Those entities only. Entities are told in a first column, where there are several.
+            Those entities only. Several entities are named in a first column.
         """
         from fmepy.fimlof.nonlinearity import nonlinearity
 
@@ -328,10 +329,10 @@ class BoundFimlof(OfData):
         """Return the specification of an entity, with its own events and forcings."""
         return self.filter_of([e.label for e in self.entities].index(label)).spec
 
-    def start_at_rest(self, k: int, theta: Vector) -> Vector | None:
+    def steady_start(self, k: int, theta: Vector) -> Vector | None:
         """Return the initial values of entity k if it starts from the steady state of another row."""
-        rest = self._rests[self._kind[k]]
-        return None if rest is None else rest.at(np.asarray(theta, dtype=float))
+        steady = self._steady[self._kind[k]]
+        return None if steady is None else steady.at(np.asarray(theta, dtype=float))
 
     def parameters_of(self, k: int, theta: Vector) -> Vector:
         """Return the parameters of entity k, in the order of the specification."""
@@ -344,8 +345,8 @@ class BoundFimlof(OfData):
         entity, bound_filter = self.entities[k], self.filter_of(k)
         spec = bound_filter.spec
         readings = effective_readings(uses_errors(spec), entity)
-        asked = np.union1d(entity.asked, np.setdiff1d(further, readings.times))
-        rows, beside = rows_of_path(self.spec, self.schedules[k][0], rows_until(spec.grid, readings.times, asked))
+        wanted = np.union1d(entity.wanted, np.setdiff1d(further, readings.times))
+        rows, aside = rows_of_path(self.spec, self.schedules[k][0], rows_until(spec.grid, readings.times, wanted))
         schedule, used = schedule_of(spec, readings, rows)
         p = values[self._take[k]]
         run, likelihood, failure, correlation = None, None, None, np.empty((0, 0))
@@ -357,8 +358,8 @@ class BoundFimlof(OfData):
                 failure = str(broken(spec, entity.label, run, schedule, p))
             elif not np.isfinite(likelihood.loglik):
                 failure = undetermined(spec, likelihood)
-            if len(beside) and likelihood is not None:
-                schedule, run = with_side_paths(bound_filter, schedule, run, p, beside)
+            if len(aside) and likelihood is not None:
+                schedule, run = with_side_paths(bound_filter, schedule, run, p, aside)
         except SimulationError as error:
             failure = str(error)
         log_jacobian = compared_readings(spec, [schedule.readings]).observed.log_jacobian
@@ -394,7 +395,7 @@ class BoundFimlof(OfData):
             run = self._runs.recorded(k, values[self._at], schedule)
             return run, likelihood_of(run, schedule.readings.marks)
         bound_filter = self.filter_of(k)
-        states = self.start_at_rest(k, values[self._at]) if states is None else states
+        states = self.steady_start(k, values[self._at]) if states is None else states
         inputs = bound_filter.inputs(p, self._inflation)
 
         def at(shift: Vector) -> tuple[Pass, Likelihood | None]:
@@ -411,18 +412,18 @@ class BoundFimlof(OfData):
         """Return likelihoods at theta, and by entity dnu, ds, shape (n_obs, n_par), and the rest of the score."""
         theta = as_theta(theta, self.parameter_names)
         rough = rough and not self.exact
-        key, remembered = (theta.tobytes(), rough and self._runs is None), self._remembered
-        if remembered is not None and remembered[0] == key:
-            return remembered[1], remembered[2]
+        key, derived = (theta.tobytes(), rough and self._runs is None), self._derived
+        if derived is not None and derived[0] == key:
+            return derived[1], derived[2]
         if self._runs is not None:
             none, made = np.zeros(len(theta)), self._runs.likelihoods_with_slopes(theta)
             base, slopes = [one for one, _, _ in made], [(nu, s, none) for _, nu, s in made]
-            self._remembered = (key, base, slopes)
+            self._derived = (key, base, slopes)
             return base, slopes
         base, slopes, p = list[Likelihood](), list[tuple[Matrix, Matrix, Vector]](), len(theta)
-        carrying = [self._carrying(theta, k, rough) for k in range(len(self.entities))]
-        run_with_slopes([one for _, passes in carrying for one in passes])
-        for k, (moved, passes) in enumerate(carrying):
+        tangents = [self._tangent_passes(theta, k, rough) for k in range(len(self.entities))]
+        run_with_slopes([one for _, passes in tangents for one in passes])
+        for k, (moved, passes) in enumerate(tangents):
             found = innovation_slopes(passes) if passes else None
             if found is None:
                 moved, one = [], self.likelihoods(theta)[k]
@@ -442,16 +443,16 @@ class BoundFimlof(OfData):
                 if self.spec.free_states:
                     of_data = score_of(one, nu[:, j : j + 1], s[:, j : j + 1])
                     extra[j] = (ahead.loglik - behind.loglik) / width - float(of_data[0])
-        self._remembered = (key, base, slopes)
+        self._derived = (key, base, slopes)
         return base, slopes
 
     def _concerns(self, k: int, j: int) -> bool:
         """Tell whether parameter j is one of entity k's, or of the row in whose steady state it starts."""
         return self._at[j] in self._concern[k]
 
-    def _carrying(self, theta: Vector, k: int, rough: bool) -> tuple[list[int], list[TangentArguments]]:
+    def _tangent_passes(self, theta: Vector, k: int, rough: bool) -> tuple[list[int], list[TangentArguments]]:
         """Return the parameters whose derivatives an entity's pass can carry along, and these passes, to be run."""
-        take, sides, at_rest = self._take[k], [], self._rests[self._kind[k]] is not None
+        take, sides, at_rest = self._take[k], [], self._steady[self._kind[k]] is not None
         p = self._full(theta)[take]
         points = {} if self.spec.free_states else points_of_differences(theta, self.theta0, *self._box, rough)
         moved = [j for j in points if self._concerns(k, j)]
@@ -462,12 +463,12 @@ class BoundFimlof(OfData):
                 start = self._start_near(k, theta, replaced(theta, j, value)) if at_rest else None
                 both.append((float(value - theta[j]), np.where(of_j, value, p), start))
             sides.append((both[0], both[1], of_j))
-        states, own = self.start_at_rest(k, theta), self.filter_of(k)
+        states, own = self.steady_start(k, theta), self.filter_of(k)
         return moved, own.passes_with_slopes(*self.schedules[k], p, states, self._inflation, sides) or []
 
     def _start_near(self, k: int, theta: Vector, moved: Vector) -> Vector | None:
-        rest = self._rests[self._kind[k]]
-        return None if rest is None else rest.near(theta, moved)
+        steady = self._steady[self._kind[k]]
+        return None if steady is None else steady.near(theta, moved)
 
     def _two_sides(
         self, theta: Vector, j: int, k: int, base: Likelihood, rough: bool
@@ -494,21 +495,16 @@ class BoundFimlof(OfData):
         h = min(h, 0.25 * float(self._box[1][j] - self._box[0][j]))
         if h == 0:  # held: it does not move
             return base, base, 1.0
-        sides: list[tuple[float, Likelihood]] = []
-        for sign in (1.0, -1.0):
-            moved = theta.copy()
-            moved[j] += sign * h
-            if not self._box[0][j] <= moved[j] <= self._box[1][j]:
-                sides.append((theta[j], base))
-                continue
-            if rough and len(sides) == 1 and sides[0][0] != theta[j]:
-                sides.append((theta[j], base))
-                continue
-            try:
-                sides.append((moved[j], self._likelihood(k, self._full(moved), self._start_near(k, theta, moved))))
-            except SimulationError:
-                sides.append((theta[j], base))
-        (up, ahead), (down, behind) = sides
+
+        def at(distance: float) -> tuple[float, Likelihood]:
+            moved = replaced(theta, j, theta[j] + distance)
+            if self._box[0][j] <= moved[j] <= self._box[1][j]:
+                with contextlib.suppress(SimulationError):
+                    return moved[j], self._likelihood(k, self._full(moved), self._start_near(k, theta, moved))
+            return theta[j], base
+
+        up, ahead = at(h)
+        down, behind = (theta[j], base) if rough and up != theta[j] else at(-h)
         if up == down:
             raise SimulationError(
                 f"No derivative with respect to {self.parameter_names[j]!r}: the filter breaks down on both sides.",
@@ -517,4 +513,4 @@ class BoundFimlof(OfData):
         return ahead, behind, float(up - down)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_remembered": None, "_last": None}
+        return {**self.__dict__, "_derived": None, "_last": None}

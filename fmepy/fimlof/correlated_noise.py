@@ -26,13 +26,13 @@ _WORD = "noise_correlation"
 
 
 def read_correlations(
-    given: Any, noise: Noise, errors: Noise, with_error: Sequence[str], is_difference: bool, initial: str
+    pairs: Any, noise: Noise, errors: Noise, with_error: Sequence[str], is_difference: bool, initial: str
 ) -> Noise:
     """Return the correlations; the keys are pairs of a key of the process noise and an observed variable.
 
     Parameters
     ----------
-    given : None, or mapping of (key of `noise`, key of `errors`) to number or expression
+    pairs : None, or mapping of (key of `noise`, key of `errors`) to number or expression
     noise, errors : Noise
         Of the process, of the readings.
     with_error : sequence of str
@@ -45,12 +45,12 @@ def read_correlations(
     ArgumentError
         Whatever cannot be.
     """
-    if given is None:
+    if pairs is None:
         return Noise((), (), None, ())
-    if isinstance(given, Mapping):  # of a file: "state, reading"
-        given = {tuple(map(str.strip, k.split(","))) if isinstance(k, str) else k: v for k, v in given.items()}
-    if not isinstance(given, Mapping) or not all(isinstance(k, tuple) and len(k) == 2 for k in given):
-        raise ArgumentError(f"`{_WORD}` must be a dict such as {{('state', 'reading'): 0.5}}; got {given!r}.")
+    if isinstance(pairs, Mapping):  # of a file: "state, reading"
+        pairs = {tuple(map(str.strip, k.split(","))) if isinstance(k, str) else k: v for k, v in pairs.items()}
+    if not isinstance(pairs, Mapping) or not all(isinstance(k, tuple) and len(k) == 2 for k in pairs):
+        raise ArgumentError(f"`{_WORD}` must be a dict such as {{('state', 'reading'): 0.5}}; got {pairs!r}.")
     if not is_difference:
         raise ArgumentError(
             f"`{_WORD}` is for difference equations, whose noise is of a step. Of a differential equation it is white "
@@ -63,16 +63,16 @@ def read_correlations(
             f"`{_WORD}`: with initial='data' the first errors are part of the start. Pass initial='known' with "
             "initial_sd, or 'diffuse'."
         )
-    taken: set[str] = set()
-    for key, variable in given:
+    used: set[str] = set()
+    for key, variable in pairs:
         for name, known, argument in ((key, noise.keys, "process_noise"), (variable, errors.keys, "measurement_noise")):
             check_known(name, known, f"`{_WORD}`: {name!r} is no key of `{argument}`.")
-        if {f"{key} of the process", variable} & taken:
+        if {f"{key} of the process", variable} & used:
             raise ArgumentError(f"`{_WORD}`: {key!r} or {variable!r} stands in two pairs; each noise may be in one.")
         if variable in with_error:
             raise ArgumentError(f"`{_WORD}`: the data of {variable!r} have errors of their own (err); give one sd.")
-        taken |= {f"{key} of the process", variable}
-    return Noise(tuple(given), tuple(_correlation(v, f"{_WORD}[{k!r}]") for k, v in given.items()), None, ())
+        used |= {f"{key} of the process", variable}
+    return Noise(tuple(pairs), tuple(_correlation(v, f"{_WORD}[{k!r}]") for k, v in pairs.items()), None, ())
 
 
 def _correlation(value: Any, where: str) -> Any:

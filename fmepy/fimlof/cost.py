@@ -114,8 +114,8 @@ class FimlofCost(ModelsOfCost, AddableCost):
         readings); with the bias and spread of second derivatives; with sigma points instead of derivatives (adaptive
         solvers: noise as in the extended filter between two samples). For linear models all are the same.
     algorithm : {"sequential", "joint", "sqrt"}
-        One reading after the other; all of a sample at once; square roots of covariances, which the others turn to
-        by themselves where they would lose their digits. Updates other than "ekf" always keep square roots.
+        One reading after the other, which is the joint update ("joint" means the same); or square roots of covariances,
+        to which the first turns where it would lose digits. Updates other than "ekf" always keep square roots.
     threshold : float
         Of the flags of suspected data, in standard deviations.
 

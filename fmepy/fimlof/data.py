@@ -49,7 +49,7 @@ class EntityData:
     raw : ndarray, shape (n_obs,)
         The values as given.
     n_missing : ndarray of int, shape (n_var,)
-    asked : ndarray
+    wanted : ndarray
         Times of the table at which nothing was read, in order: rows that ask for the states.
     """
 
@@ -59,7 +59,7 @@ class EntityData:
     readings: FilterReadings
     raw: Vector
     n_missing: IntVector
-    asked: Vector
+    wanted: Vector
 
 
 def read_entities(cost: Any, obs: Any, model: Any) -> tuple[EntityColumn, tuple[EntityData, ...]]:
@@ -131,7 +131,7 @@ def _entity(
         both = start + model.dt * np.rint((both - start) / model.dt)
     else:
         both = merged(both)
-    read, asked = both[: len(raw)], np.setdiff1d(both[len(raw) :], both[: len(raw)])
+    read, wanted = both[: len(raw)], np.setdiff1d(both[len(raw) :], both[: len(raw)])
     marks = np.concatenate([np.zeros(len(v.x), dtype=np.int64) if v.marks is None else v.marks for v in variables])
     order = np.lexsort((np.arange(len(which)), which, marks != 0, read))
     compared = np.concatenate([transformed_values(v, transforms[v.name]) for v in variables])
@@ -145,7 +145,7 @@ def _entity(
         marks[order] if marks.any() else None,
     )
     names = tuple(v.name for v in variables)
-    return EntityData(label, names, tuple(transforms[n] for n in names), readings, raw[order], n_missing, asked)
+    return EntityData(label, names, tuple(transforms[n] for n in names), readings, raw[order], n_missing, wanted)
 
 
 def _check_times(what: str, times: Vector, rows: Sequence[Any], model: Any, cost: Any) -> None:
@@ -186,8 +186,6 @@ def check_limits(specification: Specification, entity: EntityData) -> None:
         )
     if spec.update != "ekf":
         raise ArgumentError(f"`censored` is for update='ekf', not {spec.update!r}.")
-    if spec.algorithm == "joint":
-        raise ArgumentError("`censored`: limits are taken one by one. Use algorithm='sequential' or 'sqrt'.")
     correlated = spec.errors.keys if spec.errors.covariance is not None else ()
     for name in {spec.variables[v] for v in r.variables[limits]} & set(correlated):
         raise ArgumentError(

@@ -1,4 +1,4 @@
-"""Do model and data agree? Whiteness, size and normality of the whitened innovations.
+"""Tests of model and data: whiteness, size and normality of the whitened innovations.
 
 W(n) = C^-1 delta(n) with S = C C', C lower, in the order of the variables; missing entries are left out of S. Under the
 model the W are independent with variance one, so that (Peterson 1976, Harvey 1989)::
@@ -250,10 +250,10 @@ class SumsqTest(Saved):
         return plot_sumsq(self, ax=ax, **kwargs)
 
     def __repr__(self) -> str:
-        told = f"Sum of squares {self.sumsq:.5g}, expected {self.expected} with sd {self.sd:.3g}"
+        text = f"Sum of squares {self.sumsq:.5g}, expected {self.expected} with sd {self.sd:.3g}"
         if self.scale_estimated:
-            return f"{told}. The scale of the noise was estimated: this test has no power."
-        return f"{told}: {self.z:+.2f} sd, p = {self.p_value:.3g}"
+            return f"{text}. The scale of the noise was estimated: this test has no power."
+        return f"{text}: {self.z:+.2f} sd, p = {self.p_value:.3g}"
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)

@@ -1,4 +1,4 @@
-"""What a filter knows of a model: noise, start, accumulators, propagation, in equations.
+"""The model of a filter in equations: noise, start, accumulators, propagation.
 
 A `Specification` holds everything of a `FimlofCost` that does not depend on the data but for the names of what was
 observed. It is immutable and pickles; `read_arguments` makes it, and what is compiled from it is made where it is
@@ -78,7 +78,7 @@ class Specification:
     scales : tuple of str
         Parameters that scale sds and do nothing else.
     model : Model
-        Asked for the size of its states and its longest step where an adaptive solver needs them.
+        Gives the size of its states and its longest step to an adaptive solver.
     correlations : Noise
         Of the noise of the process with errors of readings; its keys are pairs. `space` has a further state for each.
     tightness : float
@@ -127,7 +127,7 @@ class Specification:
 
     @property
     def uses_solver(self) -> bool:
-        """Whether states go on by a solver with tolerances."""
+        """Whether states are integrated by a solver with tolerances."""
         from fmepy.filtering.continuous_transition import is_exact
 
         return self.propagation in ("ode", "moment") and (self.takes_moments or not is_exact(self.space))

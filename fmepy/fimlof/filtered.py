@@ -1,4 +1,4 @@
-"""What a filter gives at some parameters, in numbers: the likelihood, tables of the data, tables of the states."""
+"""Numbers of a filter at some parameters: the likelihood, tables of the data, tables of the states."""
 
 from __future__ import annotations
 
@@ -30,10 +30,9 @@ _ADVICE = "Filter again for it: cost.filter(result.parms), with the cost that yo
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts(Stored):
-    """Names and settings of a filtered model: what tables, tests and pages of its result need to know of it.
+    """Names and settings of a filtered model that tables, tests and pages of its result need.
 
-    A result that is there has it from its bound cost; one that was loaded from a file, where models cannot be, from
-    there.
+    A new result takes them from its bound cost, a loaded one, whose file holds no models, from the file.
 
     Attributes
     ----------
@@ -78,7 +77,7 @@ class OutputValues(Stored):
 
 
 def facts_of(spec: Specification) -> Facts:
-    """Return what is to be known of a specification."""
+    """Return the names and settings of a specification."""
     outputs = outputs_of(spec)
     return Facts(
         states=tuple(spec.space.states),
@@ -225,7 +224,7 @@ class Filtered(Saved):
 
     @cached_property
     def contributions(self) -> pd.DataFrame:
-        """What every variable adds to the log-likelihood: n, loglik, sumsq, mean_square (1 for a right model).
+        """Contribution of every variable to the log-likelihood: n, loglik, sumsq, mean_square (1 for a right model).
 
         A variable is given those before it in the same sample. With an unknown start the data it uses up are not
         counted, and the row "start" is what the determinant of their information adds. Limits count in n and loglik
@@ -375,12 +374,12 @@ def flags_of(run: EntityRun, h: History, threshold: float) -> tuple[BoolVector, 
     Of every sample the component of the largest magnitude, by the smoothed diagnostics where they are there. A wrong
     datum makes the states around it look wrong too, and a jump those many samples away: a datum is blamed only if no
     state of the samples beside it is worse, a state only if nothing there is, and only where it is worst among the
-    samples in which it stays beyond the threshold. Where a datum and a state are equal, both are told.
+    samples in which it stays beyond the threshold. Where a datum and a state are equal, both are flagged.
     """
     data, states, around = magnitudes(run, h)
     nodes = np.flatnonzero(
         (np.diff(run.schedule.row_at) > 0) | (np.arange(len(states)) == 0)
-    )  # jumps are told at samples
+    )  # jumps are flagged at samples
     of_node = np.zeros(len(states))
     np.maximum.at(of_node, run.schedule.nodes_of_rows, data)
     own = of_node[run.schedule.nodes_of_rows]
@@ -427,8 +426,7 @@ def _conditional_variances(run: Pass) -> Vector:
     if not run.v.shape[1]:
         return run.s
     root = np.sqrt(run.s)
-    known = StartInformation.of(run.v / root[:, None], run.nu / root)[:-1]
-    return np.asarray(run.s + np.einsum("ij,ijk,ik->i", run.v, known.covariance, run.v))
+    return StartInformation.of(run.v / root[:, None], run.nu / root)[:-1].variances(run.s, run.v)
 
 
 def propagated(H: Cube, P: Cube) -> Matrix:

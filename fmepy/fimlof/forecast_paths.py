@@ -1,4 +1,4 @@
-"""What runs on from the end of the data: the model without readings, its times, inputs and resets."""
+"""The model beyond the end of the data: without readings, with its times, inputs and resets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Ahead:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Future:
-    """What runs on from the end of one entity's data."""
+    """The model of one entity beyond the end of its data."""
 
     bound_filter: BoundFilter
     schedule: Schedule
@@ -57,7 +57,7 @@ class Future:
 
     @property
     def spec(self) -> Specification:
-        """What is filtered, with the events and inputs beyond the data."""
+        """The specification with the events and inputs beyond the data."""
         return self.bound_filter.spec
 
     def inputs_that_end(self) -> list[str]:
@@ -77,19 +77,16 @@ class Future:
 
     def ahead(self, x: Vector, P: Matrix, p: Vector) -> Ahead:
         """Return the forecast from a state and its covariance."""
-        result = self._passed(self.schedule, x, P, p)
+        m = self.bound_filter
+        result = run_filter(m.scheme, self.schedule, Start(np.array(x), np.array(P)), m.inputs(p), True)
         at = np.searchsorted(self.schedule.times, self.times)
         if result.node >= 0:
             time = float(self.schedule.times[result.node])
             raise SimulationError(
                 f"The forecast broke down at time {time:.6g}: state or covariance is not finite.", time=time
             )
+        assert result.record is not None, "a recorded pass"
         return self._together(result.record.x_predicted[at], result.record.P_predicted[at], p, at)
-
-    def _passed(self, schedule: Schedule, x: Vector, P: Matrix, p: Vector) -> Any:
-        m = self.bound_filter
-        start = Start(np.array(x), np.array(P), np.empty(0, dtype=np.intp))
-        return run_filter(m.scheme, schedule, start, m.inputs(p), True)
 
     def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> Ahead:
         n, m = x.shape[1], len(self.spec.variables)
@@ -124,7 +121,7 @@ def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
 
 
 def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> Future:
-    """Return what runs on from the end of an entity's data; for the arguments see ``FilterResult.forecast``."""
+    """Return the model beyond the end of an entity's data; for the arguments see ``FilterResult.forecast``."""
     end = float(run.schedule.times[run.end])
     ahead = _times(spec, run, steps, times, end)
     definition = spec.definition
@@ -193,18 +190,18 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
     return ahead
 
 
-def _scenario(own: tuple[Forcing, ...], given: Any, label: Any) -> tuple[Forcing, ...]:
+def _scenario(own: tuple[Forcing, ...], series: Any, label: Any) -> tuple[Forcing, ...]:
     """Return the forcings with those of a scenario, of an entity, in the places of the model's."""
-    if not isinstance(given, Mapping):
+    if not isinstance(series, Mapping):
         raise ArgumentError(
-            f"`forcings` must be a dict of name and time series, as the model takes them; got {type(given).__name__}."
+            f"`forcings` must be a dict of name and time series, as the model takes them; got {type(series).__name__}."
         )
     known = [f.name for f in own]
-    for name in given:
+    for name in series:
         check_known(name, known, f"`forcings`: {name!r} is not a forcing of the model.")
-    inputs = None if label is None else inputs_by_entity(None, given)
+    inputs = None if label is None else inputs_by_entity(None, series)
     by_entity = {} if inputs is None else inputs.of(label)["forcings"]
-    new = {f.name: f for f in as_forcings({**given, **by_entity})}
+    new = {f.name: f for f in as_forcings({**series, **by_entity})}
     return tuple(new.get(f.name, f) for f in own)
 
 
@@ -217,10 +214,10 @@ class Drawn:
 
     def complete(self) -> tuple[Cube, Cube]:
         """Return the draws that came to their end."""
-        kept = np.isfinite(self.paths).all(axis=(1, 2))
-        if not kept.any():
+        whole = np.isfinite(self.paths).all(axis=(1, 2))
+        if not whole.any():
             raise SimulationError("Every simulated path broke down; look at the model beyond the data.")
-        return self.paths[kept], self.readings[kept]
+        return self.paths[whole], self.readings[whole]
 
     def table(self, future: Future, label: Any, entity: str | None) -> pd.DataFrame:
         """Return all draws as one table, readings on the data's own scale."""
@@ -244,11 +241,9 @@ def drawn_paths(
     theta = flt.parms.to_numpy(dtype=float)
     at = flt.parms.index.get_indexer(pd.Index(names))
     factor = semidefinite_factor(C) if names else C
-    drawn = []
     if not names:
-        for future, run in zip(futures, flt.runs, strict=True):
-            drawn.append(Drawn(*future.readings_of(_paths(future, run, n, rng), run.p, rng)))
-        return drawn
+        own = zip(futures, flt.runs, strict=True)
+        return [Drawn(*future.readings_of(_paths(future, run, n, rng), run.p, rng)) for future, run in own]
     parts: list[list[tuple[Cube, Cube]]] = [[] for _ in futures]
     for _ in range(n):
         moved = theta.copy()
@@ -263,6 +258,5 @@ def _paths(future: Future, run: EntityRun, n: int, rng: np.random.Generator) -> 
     spec = future.spec
     if run.failure is not None:
         return np.full((n, len(future.times), len(spec.space.states)), np.nan)
-    start = Start(*end_of(run, spec), np.empty(0, dtype=np.intp))
-    paths = future.bound_filter.paths(future.schedule, start, run.p, n, rng)
+    paths = future.bound_filter.paths(future.schedule, Start(*end_of(run, spec)), run.p, n, rng)
     return paths[:, np.searchsorted(future.schedule.times, future.times)]

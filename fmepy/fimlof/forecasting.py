@@ -216,19 +216,19 @@ def _until_the_end(flt: FilterResult, level: float | None = None) -> pd.DataFram
     return table[kept].reset_index(drop=True)
 
 
-def _covariance(given: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
+def _covariance(table: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
     """Return the names of uncertain parameters and their covariance."""
-    if given is None:
+    if table is None:
         return [], np.empty((0, 0))
-    if not isinstance(given, pd.DataFrame):
+    if not isinstance(table, pd.DataFrame):
         raise ArgumentError(
-            f"`parm_cov` must be a table labelled by parameters, such as fit.cov_scaled; got {type(given).__name__}."
+            f"`parm_cov` must be a table labelled by parameters, such as fit.cov_scaled; got {type(table).__name__}."
         )
-    check_scale(given, parms, "parm_cov")
-    names = [str(c) for c in given.columns]
+    check_scale(table, parms, "parm_cov")
+    names = [str(c) for c in table.columns]
     for name in names:
         check_known(name, parms.index, f"`parm_cov`: {name!r} is not a parameter of the filter.")
-    C = given.to_numpy(dtype=float)
+    C = table.to_numpy(dtype=float)
     moves = ~np.isnan(np.diag(C))  # an sd that was estimated at zero has no variance: it stays there
     if C.shape[0] == C.shape[1] and moves.any():
         names, C = [k for k, m in zip(names, moves, strict=True) if m], C[np.ix_(moves, moves)]
@@ -248,7 +248,7 @@ def _slopes(flt: FilterResult, futures: Sequence[Future], theta: Vector, at: Seq
     def means(moved: Vector) -> Vector:
         full = theta.copy()
         full[places] = moved
-        runs = [_sound(run) for run in bound.records(full, flt.entities)]
+        runs = [_check_run(run) for run in bound.records(full, flt.entities)]
         ahead = [f.run(run, bound.spec).mean for f, run in zip(futures, runs, strict=True)]
         shapes[:] = [a.shape for a in ahead]
         return np.concatenate([a.ravel() for a in ahead])
@@ -259,7 +259,7 @@ def _slopes(flt: FilterResult, futures: Sequence[Future], theta: Vector, at: Seq
     return [part.reshape(*shape, len(places)) for part, shape in zip(np.split(S, ends), shapes, strict=True)]
 
 
-def _sound(run: EntityRun) -> EntityRun:
+def _check_run(run: EntityRun) -> EntityRun:
     if run.failure is not None:
         raise SimulationError(f"The forecast has no derivative with respect to the parameters: {run.failure}")
     return run

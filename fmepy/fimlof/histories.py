@@ -56,14 +56,14 @@ def _diffuse_starts(cost: Any, theta: pd.Series) -> list[Vector]:
 
 def _readings(bound: BoundFimlof, k: int, theta: Vector, unknown: Vector | None, rng: np.random.Generator) -> Vector:
     """Return readings of an entity along one path, in the order of its data, on the scale of comparison."""
-    spec, bound_filter, rest = bound.spec, bound.filter_of(k), bound.start_at_rest(k, theta)
+    spec, bound_filter, steady = bound.spec, bound.filter_of(k), bound.steady_start(k, theta)
     (schedule, used), p = bound.schedules[k], bound.parameters_of(k, theta)
     if spec.definition.is_closed:  # without noise of the process there is but one path
         run, _ = bound.passes(theta, record=True)[k]
         assert run.record is not None, "asked for"
         states = run.record.x_predicted
     else:
-        states = _path(bound_filter, schedule, used, p, rest, unknown, rng)
+        states = _path(bound_filter, schedule, used, p, steady, unknown, rng)
     if not np.isfinite(states).all():
         raise SimulationError(
             f"A path became NaN or infinite at time {schedule.times[~np.isfinite(states).all(axis=1)][0]:.6g}.",
@@ -92,17 +92,17 @@ def _path(
     schedule: Schedule,
     used: FilterReadings | None,
     p: Vector,
-    rest: Vector | None,
+    steady: Vector | None,
     unknown: Vector | None,
     rng: np.random.Generator,
 ) -> Matrix:
     """Return the states along a noisy path, shape (n_node, n)."""
-    start = bound_filter.start(p, used, schedule, states=rest)
+    start = bound_filter.start(p, used, schedule, states=steady)
     x, P = start.x.copy(), start.P.copy()
     if unknown is not None:
         x[start.free] = unknown
     if used is not None:  # their first data are the truth
         own = [state for variable, state in bound_filter.spec.direct if variable in used.variables]
         P[own, :] = P[:, own] = 0.0
-    out: Matrix = bound_filter.paths(schedule, Start(x, P, np.empty(0, dtype=np.intp)), p, 1, rng)[0]
+    out: Matrix = bound_filter.paths(schedule, Start(x, P), p, 1, rng)[0]
     return out

@@ -108,7 +108,7 @@ def _of_reading(
 
 def _moved(bound_filter: BoundFilter, piece: Schedule, p: Vector, x: Vector) -> tuple[Vector, Matrix]:
     """Return the next state from x, and the tangent; the covariance has no part in it."""
-    start = Start(x, np.zeros((len(x), len(x))), np.empty(0, dtype=np.intp))
+    start = Start(x, np.zeros((len(x), len(x))))
     run = run_filter(bound_filter.linear_scheme, piece, start, bound_filter.inputs(p), record=True)
     assert run.record is not None, "it was asked for"
     return run.record.x_predicted[1], run.record.transitions[1]

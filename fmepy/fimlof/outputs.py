@@ -124,18 +124,18 @@ def positive_names(spec: Specification) -> set[str]:
     plain = {name: e.name for name, e in outputs if isinstance(e, Symbol) and e.name in spec.space.states}
     out = read | {plain[name] for name in read if name in plain}
     if isinstance(spec.space, StateSpace):
-        out |= _kept_by_equations(spec.space)
+        out |= _positive_by_equations(spec.space)
     return out | {name for name, state in plain.items() if state in out}
 
 
-def _kept_by_equations(space: StateSpace) -> set[str]:
-    found = set()
+def _positive_by_equations(space: StateSpace) -> set[str]:
+    out = set()
     for i, name in enumerate(space.states):
         at_zero = {symbol(name): ZERO}
         moves = [space.rates[i], *(e for row, _, e in space.gains if row == i)]
         if all(symbol(name) in e.free_symbols and e.subs(at_zero) is ZERO for e in moves):
-            found.add(name)
-    return found
+            out.add(name)
+    return out
 
 
 def band(mean: Matrix, sd: Matrix, q: float, positive: bool) -> tuple[Matrix, Matrix]:

@@ -1,4 +1,4 @@
-"""What a user says of a filter, checked and turned into a `Specification`: noise, start, accumulators, propagation."""
+"""Validate the settings of a filter and return its `Specification`: noise, start, accumulators, propagation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fmepy.fimlof.data import EntityData
 
 PROPAGATIONS = (*FIXED, "ode", "moment")
-ALGORITHMS = ("sequential", "joint", "sqrt")
+ALGORITHMS = ("sequential", "joint", "sqrt")  # "joint" is another word for "sequential"
 
 
 def read_specification(
@@ -63,8 +63,8 @@ def read_specification(
     equations = definition.equations or nominal_equations(definition)
     update = check_choice(cost.update, UPDATES, "update")
     check_choice(cost.algorithm, ALGORITHMS, "algorithm")
-    asked = (cost.propagation, cost.dt, cost.noise_kind)
-    propagation, dt, per_step = _propagation(model, definition, *asked)
+    settings = (cost.propagation, cost.dt, cost.noise_kind)
+    propagation, dt, per_step = _propagation(model, definition, *settings)
     _check_untraced(definition, update, cost.accumulate, cost.noise_correlation)
     if update == "unscented" and propagation in ("moment", "rk4_moment"):
         raise ArgumentError(
@@ -89,10 +89,10 @@ def read_specification(
             readings_of = (e.readings.values[e.readings.variables == variables.index(key)] for e in entities)
             made[name] = guessed_sd(readings_of)
     if definition.is_closed:
-        _check_closed(model, (noise, start), cost.initial, asked)
+        _check_closed(model, (noise, start), cost.initial, settings)
     with_error = [v for v in variables if v not in errors.keys or ERR in names_in([errors.sds[errors.keys.index(v)]])]
-    asked_correlations = cost.noise_correlation, noise, errors, with_error, equations.kind == "difference", cost.initial
-    correlations = read_correlations(*asked_correlations)
+    words = cost.noise_correlation, noise, errors, with_error, equations.kind == "difference", cost.initial
+    correlations = read_correlations(*words)
     values = with_noise_parameters(dict(definition.parms), parms, made, noise, errors, start, correlations)
     accumulated, accumulators = _accumulators(cost.accumulate, equations, variables, dt)
     sds = _error_sds(equations, variables, errors, cost.err is not None, tuple(values), accumulated)
@@ -145,7 +145,7 @@ def read_specification(
 
 
 def _known_events(definition: Definition) -> tuple[Event, ...]:
-    """Return the events; refuse those whose values are known to nobody before the filter has come to them."""
+    """Return the events; refuse those whose values depend on more than parameters."""
     for e in definition.events:
         unknown = sorted(names_in([e.value]) - set(definition.parameters))
         if unknown:
@@ -158,7 +158,7 @@ def _known_events(definition: Definition) -> tuple[Event, ...]:
 
 
 def _check_no_outputs(process_noise: Any, equations: Equations, parameters: Sequence[str]) -> None:
-    """Refuse noise of outputs: they follow from states, and what errs in reading them is no noise of the system."""
+    """Refuse noise of outputs: they follow from states, and errors of reading them are measurement noise."""
     outputs = {name for name, _ in equations.outputs} - {*equations.states, *parameters}
     for key in map(str, process_noise if isinstance(process_noise, Mapping | pd.DataFrame) else ()):
         if key in outputs:
@@ -168,10 +168,10 @@ def _check_no_outputs(process_noise: Any, equations: Equations, parameters: Sequ
             )
 
 
-def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequence[Any]) -> None:
-    """Refuse what a model cannot give that offers nothing but its runs."""
+def _check_closed(model: Any, noises: Sequence[Noise], initial: str, settings: Sequence[Any]) -> None:
+    """Refuse settings that need more of a model than its runs."""
     entries = [e for n in noises for e in n.entries]
-    if initial != "known" or not all(e is ZERO for e in entries) or any(word is not None for word in asked):
+    if initial != "known" or not all(e is ZERO for e in entries) or any(word is not None for word in settings):
         raise ModelError(
             f"A filter follows the rates of a model, and a {type(model).__name__} offers none: it has no attribute "
             "`definition` (fmepy.models.base says what one is). Without process noise, from a known start, its own "
@@ -181,7 +181,7 @@ def _check_closed(model: Any, noises: Sequence[Noise], initial: str, asked: Sequ
 
 
 def _check_untraced(definition: Definition, update: str, accumulate: Any, correlation: Any) -> None:
-    """Refuse what only equations can give."""
+    """Refuse settings that need the equations of a model."""
     if definition.equations is not None:
         return
     because = f"needs the model's equations, and the function gives none: {definition.note}"

@@ -1,4 +1,4 @@
-"""The summary of a filter, as a consultant would put it on one page: what was done, what agrees, what to look at."""
+"""The summary of a filter on one page: what was done, what agrees, what to look at."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from fmepy.fimlof.result import FilterResult
 
 _DOUBT = 0.01
-"""A test below this chance is told as a disagreement."""
+"""Probability below which a test is reported as a disagreement."""
 _STRONG = 3.5
-"""Standard deviations of a single correlation that are told whatever the test of all says."""
+"""Standard deviations beyond which a single correlation is reported, whatever the joint test says."""
 _BIAS = 3.5
-"""Standard errors of a mean that are told."""
+"""Standard errors beyond which a mean is reported."""
 _MOST = 8
 """Findings that are written out; the others are counted."""
 
@@ -113,18 +113,18 @@ def _what(flt: FilterResult) -> list[str]:
         what = "an unknown start" if facts.n_free else "the start"
         out.append(f"{counted(used, 'datum', 'data')} went into {what} and {'does' if used == 1 else 'do'} not count.")
     if any(how is not None for how in facts.transforms):
-        told = ", ".join(
+        text = ", ".join(
             f"{how} {v}" for v, how in zip(flt.variables, facts.transforms, strict=True) if how is not None
         )
         out.append(
-            f"Compared on the scale of {told}; add log_jacobian = {flt.log_jacobian:.6g} to compare with others."
+            f"Compared on the scale of {text}; add log_jacobian = {flt.log_jacobian:.6g} to compare with others."
         )
     return out
 
 
 def _size(flt: FilterResult, estimated: Any) -> tuple[list[str], bool]:
     test = flt.sumsq_test(estimated)
-    told = f"sum of squares {test.sumsq:.4g}, expected {test.expected} with sd {test.sd:.3g}"
+    text = f"sum of squares {test.sumsq:.4g}, expected {test.expected} with sd {test.sd:.3g}"
     if test.scale_estimated:
         return [
             f"Size: the scale of all noise was estimated, so the sum of squares ({test.sumsq:.4g} for {test.expected}) "
@@ -133,15 +133,15 @@ def _size(flt: FilterResult, estimated: Any) -> tuple[list[str], bool]:
     if not np.isfinite(test.p_value):
         return ["Size: there are not enough data to tell."], True
     if test.p_value >= _DOUBT:
-        return [f"Size: the innovations are as large as the model says ({told})."], True
+        return [f"Size: the innovations are as large as the model says ({text})."], True
     ratio = (test.sumsq / test.expected) ** 0.5
     if test.z > 0:
         return [
-            f"Size: the innovations are {ratio:.3g} times as large as the model says ({told}): noise is understated, "
+            f"Size: the innovations are {ratio:.3g} times as large as the model says ({text}): noise is understated, "
             "or the equations or parameters are wrong."
         ], False
     return [
-        f"Size: the innovations are only {ratio:.3g} times as large as the model says ({told}): noise is overstated."
+        f"Size: the innovations are only {ratio:.3g} times as large as the model says ({text}): noise is overstated."
     ], False
 
 
@@ -155,18 +155,18 @@ def _whiteness(p: float, df: int, constants: pd.DataFrame) -> tuple[list[str], b
         f"Whiteness: the innovations are correlated (portmanteau p = {p:.2g} on {df} degrees of freedom): what is left "
         "could be predicted, the structure lacks something."
     ]
-    told = constants[constants["significant"]] if p < _DOUBT else strong
+    shown = constants[constants["significant"]] if p < _DOUBT else strong
     if p >= _DOUBT:
         out = [
             f"Whiteness: all together nothing stands out (portmanteau p = {p:.3g}), but single variables are "
             f"correlated beyond {_STRONG:g} sd."
         ]
-    for name, row in told[told["time_constant"].notna()].head(_MOST).iterrows():
+    for name, row in shown[shown["time_constant"].notna()].head(_MOST).iterrows():
         out.append(
             f"{name}: serial correlation {row['rho']:.2f}, as of a first-order lag with the time constant "
             f"{row['time_constant']:.3g} that the model does not have."
         )
-    negative = told.index[told["rho"] < 0]
+    negative = shown.index[shown["rho"] < 0]
     if len(negative):
         out.append(
             f"{', '.join(map(str, negative))}: neighbours have opposite signs; errors of measurement may be taken for "
@@ -182,12 +182,12 @@ def _normality(frame: pd.DataFrame) -> tuple[list[str], bool]:
         return ["Normality: there are not enough data to tell."], True
     if not len(doubtful):
         return [f"Normality: nothing speaks against it (smallest p = {tested['p'].min():.3g})."], True
-    told = ", ".join(
+    text = ", ".join(
         f"{name} (skewness {row['skewness']:.2g}, excess kurtosis {row['kurtosis']:.2g}, p = {row['p']:.1g})"
         for name, row in doubtful.head(_MOST).iterrows()
     )
     return [
-        f"Normality: the innovations of {told} are not normal; look for wrong data, for a transform, or for equations "
+        f"Normality: the innovations of {text} are not normal; look for wrong data, for a transform, or for equations "
         "that bend within the noise."
     ], False
 
@@ -215,13 +215,13 @@ def _data(flt: FilterResult, smoothed: str = "all other data") -> str:
     return smoothed if flt.smooth else "the data until then"
 
 
-def _flagged(flt: FilterResult, table: str, column: str, told: Callable[[Any, float], str], end: str) -> list[str]:
+def _flagged(flt: FilterResult, table: str, column: str, text: Callable[[Any, float], str], end: str) -> list[str]:
     """Return sentences on the worst of the flagged rows of a table, and what to make of them."""
     rows = getattr(flt, table)
     rows = rows[rows["flag"].astype(bool)].sort_values(column, key=abs, ascending=False)
     if not len(rows):
         return [f"None beyond {flt.threshold:g} sd."]
-    out = [f"{_who(flt, row)}{told(row, row[column])}." for _, row in rows.head(_MOST).iterrows()]
+    out = [f"{_who(flt, row)}{text(row, row[column])}." for _, row in rows.head(_MOST).iterrows()]
     if len(rows) > _MOST:
         out.append(f"... and {len(rows) - _MOST} more, see {table}.query('flag').")
     return [*out, end]

@@ -1,4 +1,4 @@
-"""What a filter gives at some parameters: likelihood, residuals, states, and how far model and data agree."""
+"""The result of a filter at some parameters: likelihood, residuals, states, and tests of model and data."""
 
 from __future__ import annotations
 

@@ -230,8 +230,8 @@ def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variable
     """Return the cost of the sector's readings, with what of the noise and of the conditions belongs to it."""
     spec = cost.specification
     of_model = set(model.parms.index)
-    felt = {*model.states, *(names_in(model.definition.equations.rates) & of_model)}
-    effective = [k for k in spec.noise.keys if k in felt]
+    noisy = {*model.states, *(names_in(model.definition.equations.rates) & of_model)}
+    effective = [k for k in spec.noise.keys if k in noisy]
     process = _of_keys(cost.process_noise, effective)
     measurement = _of_keys(cost.measurement_noise, variables)
     start = _of_keys(cost.initial_sd, model.states)
@@ -244,12 +244,12 @@ def _cost(cost: FimlofCost, entities: Sequence[EntityData], model: Any, variable
     values |= {n: cost.parms[n] for n in (local_name(k, e.label) for k in local for e in entities)}
     conditions = None
     if cost.conditions is not None:
-        said = read_conditions(cost.conditions, str(cost.entity), cost.cases.column.texts)
+        read = read_conditions(cost.conditions, str(cost.entity), cost.cases.column.texts)
         left = [entity_text(e.label) for e in entities]
-        left += [said.starts[t] for t in left if t in said.starts and said.starts[t] not in left]
-        conditions = pd.DataFrame({k: said.cells[k] for k in said.cells if k in extra | of_model}, index=left)
-        if said.starts:
-            conditions[FROM] = [said.starts.get(t) for t in left]
+        left += [read.starts[t] for t in left if t in read.starts and read.starts[t] not in left]
+        conditions = pd.DataFrame({k: read.cells[k] for k in read.cells if k in extra | of_model}, index=left)
+        if read.starts:
+            conditions[FROM] = [read.starts.get(t) for t in left]
         named = {c for c in conditions.to_numpy().ravel() if isinstance(c, str)} - of_model
         values |= {c: cost.parms[c] for c in named if c in cost.parms}
     kinds = dict(zip(spec.variables, spec.transforms, strict=True))

@@ -80,26 +80,26 @@ def with_side_paths(
     last = np.eye(record.x_predicted.shape[1])
     for k, (t, node) in enumerate(zip(times.tolist(), nodes.tolist(), strict=True)):
         own = piece_of(spec, schedule, node, t)
-        start = Start(record.x_filtered[node], record.P_filtered[node], np.empty(0, dtype=np.intp))
-        found = run_filter(bound_filter.scheme, own, start, inputs_of_loop, True).record
-        assert found is not None, "a recorded pass"
-        tangent = found.transitions[-1]
+        start = Start(record.x_filtered[node], record.P_filtered[node])
+        step = run_filter(bound_filter.scheme, own, start, inputs_of_loop, True).record
+        assert step is not None, "a recorded pass"
+        tangent = step.transitions[-1]
         again = k > 0 and nodes[k - 1] == node
-        x.append(found.x_predicted[-1])
-        P.append(found.P_predicted[-1])
+        x.append(step.x_predicted[-1])
+        P.append(step.P_predicted[-1])
         maps.append(tangent @ np.linalg.pinv(last) if again else tangent)
         inputs.append(own.inputs[-1])
         last = tangent
         transitions[node + 1] = record.transitions[node + 1] @ np.linalg.pinv(tangent)
     at = nodes + 1
 
-    def longer(old: Any, new: list[Any]) -> Any:
+    def insert(old: Any, new: list[Any]) -> Any:
         return np.insert(old, at, np.array(new), axis=0)
 
     wider = PassRecord(
-        *(longer(record.x_predicted, x), longer(record.P_predicted, P)),
-        *(longer(record.x_filtered, x), longer(record.P_filtered, P)),
-        longer(transitions, maps),
+        *(insert(record.x_predicted, x), insert(record.P_predicted, P)),
+        *(insert(record.x_filtered, x), insert(record.P_filtered, P)),
+        insert(transitions, maps),
         *(record.predictions, record.gradients, record.sds, record.excess),
     )
     merged = np.insert(schedule.times, at, times)
@@ -109,21 +109,21 @@ def with_side_paths(
         step_at=np.insert(schedule.step_at, at, schedule.step_at[at]),
         row_at=np.insert(schedule.row_at, at, schedule.row_at[at]),
         event_at=np.insert(schedule.event_at, at, schedule.event_at[at]),
-        inputs=longer(schedule.inputs, inputs),
+        inputs=insert(schedule.inputs, inputs),
         nodes_of_rows=np.searchsorted(merged, schedule.readings.times).astype(np.intp),
     )
     return wider_schedule, replace(run, record=wider)
 
 
-def rows_until(grid: Vector, data: Vector, asked: Vector) -> Vector:
+def rows_until(grid: Vector, data: Vector, wanted: Vector) -> Vector:
     """Return the times of a grid until the last datum, without those that are data's own but for rounding.
 
     Where states are asked for, at times without data, these too, and the grid until the last of them.
     """
-    if len(asked):
-        grid = np.union1d(grid[grid <= max(asked[-1], data[-1] if len(data) else -np.inf)], asked)
-        own = np.isin(grid, asked)
-        near = np.abs(grid[:, None] - asked[None, :]).min(axis=1) <= 1e-9 * max(float(grid[-1] - grid[0]), 1e-300)
+    if len(wanted):
+        grid = np.union1d(grid[grid <= max(wanted[-1], data[-1] if len(data) else -np.inf)], wanted)
+        own = np.isin(grid, wanted)
+        near = np.abs(grid[:, None] - wanted[None, :]).min(axis=1) <= 1e-9 * max(float(grid[-1] - grid[0]), 1e-300)
         grid = grid[own | ~near]
         if not len(data):
             return grid

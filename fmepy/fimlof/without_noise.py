@@ -10,8 +10,8 @@ and with S_x = dx/dtheta from the model's own sensitivities::
     d delta = - H S_x - dh/dtheta       d R = dR/dx S_x + dR/dtheta
 
 so a value costs one run and a score one run with sensitivities, exact where the model's are. Of correlated errors nu
-and s are differenced along d delta and d R, to about 1e-10. What is estimated is told from what stays: an sd of the
-process that is zero, but may move, is looked at by the filter, whose likelihood knows its variance.
+and s are differenced along d delta and d R, to about 1e-10. An sd of the process that is zero
+but may be estimated needs the filter, whose likelihood depends on its square.
 """
 
 from __future__ import annotations

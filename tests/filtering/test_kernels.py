@@ -20,6 +20,7 @@ from tests.filtering.problems import (
     logistic_rate,
     nile_cost,
     oscillator_cost,
+    two_state_cost,
 )
 from tests.filtering.test_tangents import estimated, events
 from tests.models.problems import every_model
@@ -91,7 +92,7 @@ def _zeros(*sizes):
 
 PLAIN = [
     lambda: nile_cost(initial="diffuse"),
-    lambda: nile_cost(algorithm="joint"),
+    two_state_cost,
     accumulator_cost,
     lambda: logistic_cost(logistic_rate, propagation="rk4", dt=0.5),
     lambda: logistic_cost(logistic_rate, propagation="rk4_moment", dt=0.5),
@@ -106,7 +107,7 @@ SAFE = [{"algorithm": "sqrt"}, {"update": "iterated"}, {"update": "second_order"
 @pytest.mark.parametrize("make", PLAIN)
 def test_the_plain_loop(both, make):
     make().filter()
-    assert set(both) == {"loop.run", "smoothing.back"}
+    assert set(both) == {"loop.run", "smoothing.backward_pass"}
 
 
 @pytest.mark.parametrize("options", SAFE)
@@ -114,7 +115,7 @@ def test_the_plain_loop(both, make):
 def test_the_loop_of_factors(both, rates, options):
     steps = {"propagation": "rk4", "dt": 0.5} if rates is logistic_rate else {}
     logistic_cost(rates, **steps, **options).filter()
-    assert set(both) == {"square_root_loop.run", "smoothing.back"}
+    assert set(both) == {"square_root_loop.run", "smoothing.backward_pass"}
 
 
 @pytest.mark.parametrize("make", [ar1_cost, estimated, events, oscillator_cost])

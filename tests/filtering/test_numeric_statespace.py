@@ -63,7 +63,6 @@ def cost_of(function, make, method=None, **options):
 
 WAYS = [
     {},
-    {"algorithm": "joint"},
     {"algorithm": "sqrt"},
     {"update": "iterated"},
     {"update": "unscented"},

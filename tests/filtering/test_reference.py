@@ -19,7 +19,6 @@ from tests.filtering.problems import (
 
 EVERY_WAY = [
     {"algorithm": "sequential"},
-    {"algorithm": "joint"},
     {"algorithm": "sqrt"},
     {"update": "iterated"},
     {"update": "second_order"},
@@ -159,7 +158,7 @@ def test_the_level_of_the_nile_is_followed():
     np.testing.assert_allclose(run.record.x_filtered[1:, 0], np.ravel(fixed["x_filtered"]), atol=1e-8)
 
 
-@pytest.mark.parametrize("options", [{}, {"algorithm": "joint"}, {"algorithm": "sqrt"}, {"update": "iterated"}])
+@pytest.mark.parametrize("options", [{}, {"algorithm": "sqrt"}, {"update": "iterated"}])
 def test_logistic_growth_by_an_extended_filter(options):
     expected = read("logistic_ekf_limits")["ekf"]
     one, run = outcome(logistic_cost(**options)), run_of(logistic_cost(**options))

@@ -83,10 +83,10 @@ def test_they_are_the_differences_of_passes(monkeypatch, make, rough):
     assert used
     assert used[-1] is not None
     _, found = bound._derivatives(theta, rough)
-    bound._remembered = None
+    bound._derived = None
     monkeypatch.setattr(bound_filter, "has_tangents", lambda scheme: False)
     theirs = bound.sensitivity_rows(theta)[2]
-    bound._remembered = None
+    bound._derived = None
     _, expected = bound._derivatives(theta, rough)
     near = 1e-6 if bound.spec.propagation != "ode" else 1e-5  # differences of adaptive runs are no better
     np.testing.assert_allclose(ours, theirs, rtol=near, atol=near * np.abs(theirs).max())
@@ -175,7 +175,7 @@ def test_of_very_many_models_none_is_derived_twice():
 def test_parts_of_the_parameters_give_the_same_bits(monkeypatch):
     bound = events().bind()
     together = bound.score(bound.theta0)
-    bound._remembered = None
+    bound._derived = None
     monkeypatch.setattr(run, "TOGETHER", 2)
     np.testing.assert_array_equal(bound.score(bound.theta0), together)
 

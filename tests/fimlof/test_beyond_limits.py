@@ -147,7 +147,7 @@ def test_the_score_is_the_slope(words: dict) -> None:
 
 def test_tangents_carry_the_score() -> None:
     bound = growth(propagation="rk4", dt=0.1).bind()
-    moved, passes = bound._carrying(bound.theta0, 0, False)
+    moved, passes = bound._tangent_passes(bound.theta0, 0, False)
     assert moved == [0, 1, 2, 3, 4]
     assert passes
 
@@ -261,7 +261,6 @@ def test_the_picture_shows_limits_as_open_triangles() -> None:
             r"limits say too little.*initial_sd=\{'x': '...'\}",
         ),
         ({"update": "iterated"}, ArgumentError, "is for update='ekf', not 'iterated'"),
-        ({"algorithm": "joint"}, ArgumentError, "algorithm='sequential' or 'sqrt'"),
         ({"censored": "marks"}, DataError, "'marks'. is not a column"),
         ({"measurement_noise": TABLE, "parms": {"q": 1.0}}, ArgumentError, "errors of 'x' are correlated"),
         ({"obs": DATA[1:], "initial": "data"}, DataError, "first data, at 2, are limits"),

@@ -56,9 +56,7 @@ def log_density(a=0.8, b=0.6, c=0.2, q=0.5, r=0.3, rho=0.6, other=-0.4) -> float
     return float(multivariate_normal.logpdf(z[seen], np.concatenate(means)[seen], G @ (C * np.outer(sds, sds)) @ G.T))
 
 
-@pytest.mark.parametrize(
-    "words", [{}, {"algorithm": "joint"}, {"algorithm": "sqrt"}, {"update": "iterated"}, {"update": "unscented"}]
-)
+@pytest.mark.parametrize("words", [{}, {"algorithm": "sqrt"}, {"update": "iterated"}, {"update": "unscented"}])
 def test_the_likelihood_is_the_joint_density(words: dict) -> None:
     assert cost(**words).filter().loglik == pytest.approx(log_density(), abs=1e-9)
     assert abs(log_density() - log_density(rho=0.0)) > 0.1
