@@ -114,6 +114,12 @@ class Interpolant:
     left: float | None
     right: float | None
 
+    @property
+    def is_continuous(self) -> bool:
+        """Whether neighbours meet."""
+        off = np.abs(_polynomial(self.coefficients, np.diff(self.at)) - self.values[1:])
+        return bool(off.max() <= 1e-7 * np.abs(self.values).max())
+
     def __call__(self, x: Any) -> Any:
         """Return its value at a symbol."""
         series, ends = _CURRENT.get(), (self.values[0], self.values[-1])
@@ -135,14 +141,14 @@ class Interpolant:
         times, c = (self.at - offset) / slope, self.coefficients
         if len(c) == 1:
             return series.symbol(Series(times, np.append(c[0], self.values[-1]), "constant")), True
-        if len(c) == 2 and self.left is not None and self.right is not None:
+        if len(c) == 2 and self.left is not None and self.right is not None and self.is_continuous:
             return series.symbol(Series(times, self.values, "linear")), True
         steps = [series.symbol(Series(times[:-1], each, "constant")) for each in (*c, self.at[:-1])]
         return _polynomial(steps[:-1], x - steps[-1]), False
 
     def _of_pieces(self, x: Any, most: float) -> Any:
         c, width = self.coefficients, np.diff(self.at)
-        if not np.allclose(_polynomial(c, width), self.values[1:], rtol=1e-6, atol=0):
+        if not self.is_continuous:
             raise TracingError("an interpolant with jumps has a form of the time alone")
         if len(width) > most:
             raise TracingError(f"an interpolant of more than {most} pieces has a form of the time alone")
@@ -180,8 +186,14 @@ def linear(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         values = np.concatenate([values[-1:], values, values[:1]])
     if len(at) == 1:
         return values[0] + 0.0 * x
-    ends = (float(end if given is None else given) for end, given in ((values[0], left), (values[-1], right)))
-    return Interpolant(at, values, np.array([values[:-1], np.diff(values) / np.diff(at)]), *ends)(x)
+    width = np.diff(at)
+    if (width < 0).any():
+        raise TracingError("np.interp between points that do not increase has no symbolic form")
+    begins, last = np.append(width > 0, False), len(at) - 1  # at a point that stands twice it jumps
+    places = np.append(np.flatnonzero(begins), last)
+    slopes = (np.diff(values) / np.where(width > 0, width, 1.0))[begins[:-1]]
+    outside = (float(end if given is None else given) for end, given in ((values[0], left), (values[-1], right)))
+    return Interpolant(at[places], values[places], np.array([values[begins], slopes]), *outside)(x)
 
 
 def is_symbol(x: Any) -> bool:
@@ -208,12 +220,19 @@ def for_symbols(interpolant: Any, kind: type[np.ndarray]) -> Callable[..., Any]:
             return interpolant(x, *args, **kwargs)
         if args or kwargs:
             raise TracingError("an interpolant is called with further arguments")
+        if _is_periodic(interpolant):
+            at = _breaks(interpolant)
+            x = at[0] + np.remainder(x - at[0], at[-1] - at[0])
         components = _read(interpolant)
         if np.ndim(interpolant(components[0].at[0])) == 0:
             return components[0](x)
         return np.array([f(x) for f in components], dtype=object).view(kind)
 
     return function
+
+
+def _is_periodic(interpolant: Any) -> bool:
+    return bool(getattr(interpolant, "extrapolate", None) == "periodic")
 
 
 def _breaks(interpolant: Any) -> Vector:
@@ -237,7 +256,8 @@ def _read(interpolant: Any) -> list[Interpolant]:
     ends = _at(interpolant, at)
     if ends.ndim > 2:
         raise TracingError("an interpolant of matrices has no symbolic form")
-    outside = [_outside(interpolant, end, step) for end, step in ((at[0], -width[0]), (at[-1], width[-1]))]
+    steps = () if _is_periodic(interpolant) else ((at[0], -width[0]), (at[-1], width[-1]))
+    outside = [_outside(interpolant, end, step) for end, step in steps]
     columns = range(ends[0].size)
     return [
         _component(at, ends.reshape(len(at), -1)[:, j], inside.reshape(5, len(width), -1)[:, :, j],
@@ -261,7 +281,7 @@ def _outside(interpolant: Any, end: float, step: float) -> Any:
 
 
 def _component(at: Vector, values: Vector, inside: Matrix, outside: list[Vector]) -> Interpolant:
-    """Return polynomials from their values inside the pieces, those at the breaks, and outside."""
+    """Return polynomials from their values inside the pieces, those at the breaks, and those outside, if any."""
     width, size = np.diff(at), np.abs(inside).max(initial=1e-300)
     powers = np.linalg.solve(np.vander(_INSIDE, increasing=True), inside[:-1])
     if not np.allclose(_polynomial(powers, 0.25), inside[-1], rtol=0, atol=_ROUNDING * size):
@@ -269,9 +289,9 @@ def _component(at: Vector, values: Vector, inside: Matrix, outside: list[Vector]
     degree = max((k for k in range(_DEGREE + 1) if np.abs(powers[k]).max() > _ROUNDING * size), default=0)
     c = powers[: degree + 1] / width ** np.arange(degree + 1)[:, None]
     ends: list[float | None] = []
-    for i, step, found in ((0, -0.5 * width[0], outside[0]), (-1, 1.5 * width[-1], outside[1])):
+    for i, step, found in zip((0, -1), (-0.5 * width[0], 1.5 * width[-1]), outside, strict=False):
         goes_on = np.allclose(_polynomial(c[:, i], step), found[0], rtol=0, atol=1e-6 * size)
         if not goes_on and not (found[0] == found[1] or np.isnan(found).all()):
             raise TracingError("an interpolant is neither constant outside its points nor goes on as within")
         ends.append(None if goes_on else float(found[0]))
-    return Interpolant(at, values, c, *ends)
+    return Interpolant(at, values, c, *(ends or (None, None)))
