@@ -61,7 +61,7 @@ assert np.all(np.abs(fit.par - list(truth.values())) < 3 * sd)
 sens = fme.sensFun(cost, fit.par)
 collinearity = fme.collin(sens, parset=list(truth)).value
 print(collinearity)
-assert np.isclose(collinearity, 1.96405, rtol=1e-3)
+assert np.isclose(collinearity, 2.12404, rtol=1e-3)
 
 fit.predict(model, times=np.linspace(0, 21, 211)).plot(obs=counts)
 plt.show()

@@ -277,12 +277,8 @@ class _SbmlReader:
         ids = [id for _, id in targets]
         if twice := [e for i, (e, id) in enumerate(targets) if id in ids[:i]]:
             raise self.error(twice[0], "another rule gives it its values, too: take one of the two out.")
-        if (both := self.starts.keys() & set(ids)) and (
-            own := [k for k in ids if k in both and self.rules[k].isAssignment()]
-        ):
-            raise self.error(
-                self.starts[own[0]], "an assignment rule gives it its values from the start on: take one out."
-            )
+        if set_twice := [self.starts[k] for k in ids if k in self.starts and self.rules[k].isAssignment()]:
+            raise self.error(set_twice[0], "an assignment rule gives it its values from the start on: take one out.")
         self._check_constants([*targets, *((a, a.getVariable()) for a in self._assignments())])
         for reaction, r, _ in self._references():
             if (s := self.m.getSpecies(id := r.getSpecies())) is None:

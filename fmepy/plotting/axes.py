@@ -490,7 +490,7 @@ def add_legend(ax: Axes, legpos: str = "above") -> None:
         space.set_in_layout(False)
         space.set_axes_locator(_AsTheLegend(ax))
     points = sum(_LETTER * len(label) + 26 for label in labels)  # of a label, its handle and the space around it
-    ncols = -(-len(labels) // max(1, int(np.ceil(points / in_points))))
+    ncols = -(-len(labels) // max(1, int(np.ceil(points / (1.1 * in_points)))))  # at most: it is measured then
     for n in range(ncols, 0, -1):  # columns are as wide as the longest label in them
         above = ax.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=n, frameon=False,
                           alignment="left", borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, **look)  # fmt: skip

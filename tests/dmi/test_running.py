@@ -14,6 +14,7 @@ from fmepy.dmi.variables import system_of
 from fmepy.errors import ModelError
 from tests.dmi.generated import LENGTH, generated
 from tests.dmi.runs import program_of, ran, run, table_of
+from tests.plain import plain
 
 # --- generated systems against numpy
 
@@ -252,7 +253,7 @@ def test_a_level_without_initial_value_gets_it_from_outside_and_one_declared_end
 def test_python_modules_run_with_the_compiled_ones_in_loops_too():
     @module(reads=("a", "v"), assigns=("b", "w"), dims={"v": 2, "w": 2})
     def halved(a, v):
-        return {"w": v * a, "b": float(0.5 * a)}
+        return {"w": v * a, "b": plain(0.5 * a)}
 
     texts = ("dims w[2]\na = 1 + 0.2 * b\nd(L)/dt = b\nL(0) = 0\ns = w[1]", "dims v[2]\nv = [t, 2]")
     program = program_of(*texts, halved, tol=1e-12, max_iterations=30)
