@@ -476,7 +476,8 @@ def add_legend(ax: Axes, legpos: str = "above") -> None:
     handles, labels = ax.get_legend_handles_labels()
     if not labels:
         return
-    width = ax.get_window_extent().width
+    extent = ax.get_window_extent()
+    width = extent.width
     in_points = width * 72 / ax.figure.figure.dpi
     wrapped = [fill(line, max(12, int(in_points / _LETTER) - 4), subsequent_indent=_WRAP[1:], break_long_words=False)
                for line in _legend_title(ax).split("\n")]  # fmt: skip
@@ -494,5 +495,5 @@ def add_legend(ax: Axes, legpos: str = "above") -> None:
     for n in range(ncols, 0, -1):  # columns are as wide as the longest label in them
         above = ax.legend(handles, labels, loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=n, frameon=False,
                           alignment="left", borderaxespad=0.2, handlelength=1.4, columnspacing=1.0, **look)  # fmt: skip
-        if above.get_window_extent().width < width:
+        if above.get_window_extent().width < min(1.1 * width, ax.figure.figure.bbox.x1 - extent.x0):
             break
