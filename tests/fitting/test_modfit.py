@@ -580,4 +580,5 @@ def test_of_a_number_as_of_residuals_parameters_that_are_not_told_apart_have_no_
     fit = modFit(minus2loglik, {"a": 1.0, "b": 1.0, "k": 0.3})
     assert fit.rank == 2
     assert "undetermined (relative changes)" in fit.message  # they were 48.9 and 48.9, of rounding, without a word
+    assert "saddle" not in fit.message
     assert np.isnan(fit.summary().par["Std. Error"]).all()

@@ -256,6 +256,15 @@ def test_a_legend_above_a_small_panel_keeps_inside_the_figure(width):
     assert " ".join(legend.get_title().get_text().split()) == " ".join(told)
 
 
+def test_labels_of_wide_letters_get_fewer_columns():
+    figure, ax = plt.subplots(figsize=(4.0, 2.5), layout="constrained")
+    for label in ("WWWWWWWWWWWW", "MMMMMMMMMMMM", "WMWMWMWMWMWM"):
+        ax.plot([1, 2], [1, 2], label=label)
+    add_legend(ax)
+    figure.canvas.draw()
+    assert ax.get_legend().get_window_extent().x1 <= figure.bbox.x1
+
+
 # --- fits
 
 
