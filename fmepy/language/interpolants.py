@@ -22,6 +22,8 @@ from fmepy.types import Matrix, Vector
 
 MOST_PIECES = 100
 """Of an interpolant of a single number other than the time: every rate computes all of them, and runs stop between."""
+MOST_POINTS = 50_000
+"""Of an interpolant of the time: runs stop at each."""
 _INSIDE, _DEGREE = np.array([0.1, 0.4, 0.6, 0.9]), 3
 """Where pieces are looked at, as parts of their length, and the highest degree that so many values determine."""
 _ROUNDING = 1e-9
@@ -69,6 +71,11 @@ class SeriesOfTime:
 
     def symbol(self, series: Series) -> Any:
         """Return the symbol of a series, the same for equal ones."""
+        if len(series.times) > MOST_POINTS:
+            raise TracingError(
+                f"an interpolant of {len(series.times)} points, at which runs would stop, is more than {MOST_POINTS}; "
+                "thin it out, or give it as a forcing, at whose points they stop however many there are"
+            )
         key = series.times.tobytes(), series.values.tobytes(), series.method
         if key not in self._places:
             self._places[key] = len(self.found)

@@ -196,6 +196,17 @@ def test_a_steady_state_reads_it_at_its_time_in_rates_and_outputs():
     )
 
 
+def test_runs_do_not_stop_at_very_many_points_unless_they_are_a_forcing_s():
+    times = np.linspace(0, 10, 60_001)
+
+    def rates(t, x, *, k=0.4):
+        return np.interp(t, times, np.sin(times)) - k * x
+
+    model = fme.OdeModel(rates, state={"x": 1.0}, times=[0, 9])
+    assert model.engine == "scipy"
+    assert "60001 points, at which runs would stop" in model.engine_note
+
+
 def test_what_is_looked_up_and_not_used_stops_no_run():
     def rates(t, x, *, k=0.4):
         u, v = np.interp(t, T, V), np.interp(t, T, 2 * V)
