@@ -136,7 +136,7 @@ class Database:
                 continue
             for new in _series_of(sheet) if "time" in sheet.frame.columns else _constants_of(sheet):
                 if new.name in items:
-                    raise DataError(f"{new.name!r} stands in {items[new.name].source} and again in {new.source}.")
+                    raise DataError(f"{new.name!r} is defined in {items[new.name].source} and again in {new.source}.")
                 items[new.name] = new
         return list(items.values())
 

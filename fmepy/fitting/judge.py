@@ -302,7 +302,7 @@ def _message(problem: Problem, theta: Vector, outcome: Outcome, found: _Curvatur
 
 
 def _of_step(problem: Problem, theta: Vector, found: _Curvature) -> str:
-    """Return what the next step from a place that is no optimum would change: along a ridge, what is not told apart."""
+    """Return which parameters the next step would change most: on a ridge, those that the data cannot distinguish."""
     if found.spectra is None:
         return ""
     free = problem.moving & ~problem.at_bound(theta) & ~np.isnan(found.spectra.hessian.diagonal())

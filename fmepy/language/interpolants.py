@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,13 +40,15 @@ class Series(NamedTuple):
 
     times: Vector
     values: Vector
-    method: Literal["linear", "constant"]
+    method: str
 
-    def at(self, t: float) -> float:
-        """Return its value at a time."""
+    def at(self, t: Any) -> Vector:
+        """Return its values at times; at a jump, the value after it."""
         if self.method == "linear":
-            return float(np.interp(t, self.times, self.values))
-        return float(self.values[max(int(np.searchsorted(self.times, t, side="right")) - 1, 0)])
+            return np.asarray(np.interp(t, self.times, self.values))
+        near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1
+        place = np.searchsorted(self.times, t + near, side="right") - 1
+        return np.asarray(self.values[np.clip(place, 0, len(self.values) - 1)])
 
 
 class SeriesOfTime:

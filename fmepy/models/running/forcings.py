@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ModelError, check_choice, listed, repeated
+from fmepy.language.interpolants import Series
 from fmepy.parameters.names import normal_name
 from fmepy.tables.columns import refuse_dates
 from fmepy.types import Cube, Matrix, Vector
@@ -47,11 +48,7 @@ class Forcing:
 
     def at(self, t: Any) -> Vector:
         """Return the forcing at times `t`; at a jump, the value after it."""
-        if self.method == "linear":
-            return np.asarray(np.interp(t, self.times, self.values))
-        near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1
-        place = np.searchsorted(self.times, t + near, side="right") - 1
-        return np.asarray(self.values[np.clip(place, 0, len(self.values) - 1)])
+        return Series(self.times, self.values, self.method).at(t)
 
     def knots(self) -> Vector:
         """Return the times at which the line or the level really changes."""
