@@ -292,7 +292,7 @@ def _check_expressions(cost: Any, cells: Mapping[str, Sequence[Any]]) -> None:
 
 
 def check_needed(cost: Any) -> None:
-    """Refuse arguments for several experiments without a column that distinguishes them; make `entity_parms` a tuple."""
+    """Refuse arguments for several experiments without a column to distinguish them; make `entity_parms` a tuple."""
     entity, model, local = cost.entity, cost.model, cost.entity_parms
     if not isinstance(local, str):  # which is answered with the list that it should be
         local = tuple(map(str, as_list(() if local is None else local, "entity_parms", ParameterError)))
