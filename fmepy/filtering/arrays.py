@@ -153,9 +153,9 @@ def has_converged(L, y, before):
 
 
 def copy_matrix(a, b):
-    """Set b to the upper left part of a."""
+    """Set b to the upper left part of a, as far as both have columns."""
     for i in range(b.shape[0]):
-        for j in range(b.shape[1]):
+        for j in range(min(a.shape[1], b.shape[1])):
             b[i, j] = a[i, j]
 
 
@@ -219,11 +219,17 @@ def add_vectors(a, b, c):
         set_lanes(c, q, lanes_at(a, q, 4) + lanes_at(b, q, 4))
 
 
+def set_zero(a):
+    """Set a vector of a padded length to zero."""
+    for q in range(0, a.shape[0], 4):
+        set_lanes(a, q, lanes(0.0, 0.0, 0.0, 0.0))
+
+
 def move_vector(a, b):
     """Write a vector of a padded length into another one, and set it to zero."""
     for q in range(0, a.shape[0], 4):
         set_lanes(b, q, lanes_at(a, q, 4))
-        set_lanes(a, q, lanes(0.0, 0.0, 0.0, 0.0))
+    set_zero(a)
 
 
 def multiply(A, L, rows, W, column):

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmepy.compiled.kernels import copy
-from fmepy.filtering.arrays import multiply
+from fmepy.compiled.kernels import copy, lanes_at, set_lanes
+from fmepy.filtering.arrays import add_multiple, clear, copy_matrix, set_zero
 from fmepy.filtering.limits import matched_moments
 from fmepy.filtering.tangents import update_slopes
 
@@ -34,23 +34,29 @@ ILL_CONDITIONED = 7.2e10
 
 
 def covariance_to_next(P, F, S, M, T):
-    """Set P to F P F' + S, and T to P F' of the P before; M is work space. Zeros of F are skipped."""
-    n = P.shape[0]
-    multiply(F, P, n, M, 0)
+    """Set P to F P F' + S, and T to P F' of the P before; M is work space.
+
+    Rows of P, S, M and T are of a padded length.
+    """
+    n = F.shape[0]
+    clear(M)
+    _add_product(F, P, M)
     for i in range(n):
         for j in range(n):
             T[i, j] = M[j, i]
-    for i in range(n):
-        for j in range(i + 1):
-            P[i, j] = S[i, j]
-        for k in range(n):
-            f = F[i, k]
-            if f != 0.0:
-                for j in range(i + 1):
-                    P[i, j] += f * T[k, j]
+    copy_matrix(S, P)
+    _add_product(F, T, P)
     for i in range(n):
         for j in range(i):
             P[j, i] = P[i, j]
+
+
+def _add_product(F, X, out):
+    """Add F X to `out`, rows of a padded length. Zeros of F are skipped."""
+    for i in range(F.shape[0]):
+        for k in range(F.shape[1]):
+            if F[i, k] != 0.0:
+                add_multiple(out[i], F[i, k], X[k])
 
 
 def independent_rows(count, delta, H, C, r):
@@ -72,23 +78,21 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
     """Update by m rows, one after the other; return the number of the row whose variance is not positive, or -1.
 
     Row i is H[which[first + i]], or H[i] where `which` is empty. x, P, X are changed in place; x0, c, k are work space
-    (n,). Results are nu, s and v = dnu/dx0 of the job, from row `first` on. With `t`, the `tangents`, their derivatives
-    are updated too; `sd` are the sds of all variables.
+    (n,), but rows of P, c and k are of a padded length. Results are nu, s and v = dnu/dx0 of the job, from row `first`
+    on. With `t`, the `tangents`, their derivatives are updated too; `sd` are the sds of all variables.
     """
     n, d, nu, s, v = x.shape[0], X.shape[1], job.nu, job.s, job.v
     direct = which.shape[0] > 0
     copy(x, x0)
     for row in range(m):
         at = which[first + row] if direct else row
-        for i in range(n):
-            c[i] = 0.0
+        set_zero(c)
         e = delta[row]
         for j in range(n):
             w = H[at, j]
             if w != 0.0:
                 e -= w * (x[j] - x0[j])
-                for i in range(n):
-                    c[i] += w * P[j, i]
+                add_multiple(c, w, P[j])
         variance = r[row]
         for j in range(n):
             w = H[at, j]
@@ -101,16 +105,14 @@ def sequential_update(job, m, first, x, P, X, delta, H, which, r, x0, c, k, sd, 
         inverse = 1.0 / variance
         moved, share = matched_moments(job.schedule.row_marks[first + row], e, variance)
         for i in range(n):
-            k[i] = c[i] / variance if t is not None else c[i] * inverse
+            k[i] = c[i] * inverse
         if t is not None:
             update_slopes(job, t, first + row, sd, H[at], x, x0, P, c, k, e, variance, moved, share)
         for i in range(n):
             x[i] += k[i] * moved
         for i in range(n):
-            a = share * c[i]
-            for j in range(n):
-                # the same to the last bit on both sides of the diagonal; beside derivatives by the gain that they have
-                P[i, j] -= share * k[max(i, j)] * c[min(i, j)] if t is not None else (a * c[j]) * inverse
+            for j in range(0, c.shape[0], 4):  # the same to the last bit on both sides of the diagonal
+                set_lanes(P[i], j, lanes_at(P[i], j, 4) - (c[i] * lanes_at(c, j, 4)) * (share * inverse))
         for j in range(d):
             total = 0.0
             for i in range(n):

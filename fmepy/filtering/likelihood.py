@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -146,9 +147,10 @@ def likelihood_of_innovations(
     marks: IntVector | None = None,
 ) -> Likelihood:
     """Return the likelihood of conditional innovations and their variances; the start is known, or adds `extra`."""
-    limits = np.zeros(len(nu), dtype=bool) if marks is None else marks != 0
-    sumsq = float(np.sum((nu * nu / s)[~limits]))
-    xi = -0.5 * (float(np.sum(np.log(s[~limits]))) + sumsq) + extra
+    limits: Any = np.empty(0, dtype=bool) if marks is None else marks != 0
+    plain = slice(None) if marks is None else ~limits
+    sumsq = float((nu * nu / s)[plain].sum())
+    xi = -0.5 * (float(np.log(s[plain]).sum()) + sumsq) + extra
     if marks is not None:
         xi += float(limit_log_probability(nu, s, marks)[limits].sum())
     nobs = len(nu) - len(shift)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from fmepy.compiled.kernels import are_finite, call, copy, new
-from fmepy.filtering.arrays import copy_matrix, error_factor, identity, left_multiply
+from fmepy.filtering.arrays import copy_matrix, error_factor, identity, left_multiply, padded
 from fmepy.filtering.kernels import covariance_to_next, independent_rows, sequential_update
 from fmepy.filtering.loop_arguments import COVARIANCE_NOT_FINITE, STATE_NOT_FINITE, VARIANCE_NOT_POSITIVE, LoopArguments
 from fmepy.filtering.moment_tangents import carry_moments
@@ -97,7 +97,7 @@ def follow(job, x, X, Phi, state, predict, is_sound, write_covariance, correct, 
 
 
 class _State(NamedTuple):
-    """The covariance and working arrays of the loop; `tangents`, or None."""
+    """The covariance and working arrays of the loop; `tangents`, or None. Rows of P, S, M, T, c and k are padded."""
 
     tangents: Any
     w: TransitionWorkspace
@@ -237,11 +237,12 @@ def run(job: LoopArguments) -> None:
 def _run(job, slopes):
     m = job.model
     n, variables, most = job.x.shape[0], m.n_variables, most_rows(job.schedule)
+    width = padded(n)
     a = _State(
         slopes, workspace(m.kind, n, m.n_noise, job.schedule.step_inputs.shape[2]),
-        new(n, n), new(n, n), new(n, n), new(n, n), new(n, n), new(n),
+        new(n, width), new(n, n), new(n, width), new(n, width), new(n, width), new(n),
         new(variables), new(variables, n), new(variables), new(most), new(most), new(most),
-        new(most, n), new(most, most), new(most, most), new(n), new(n), new(n),
+        new(most, n), new(most, most), new(most, most), new(n), new(width), new(width),
     )  # fmt: skip
     x, X = new(n), new(n, job.X.shape[1])  # arrays of its own: LLVM knows that they do not overlap
     copy(job.x, x)
