@@ -1,8 +1,8 @@
 """Interpolants in a function that is traced: np.interp, and the objects of scipy.interpolate.
 
-An interpolant is a polynomial P_i between each two of its breaks x_i. Of the time it becomes a series, as a forcing is
-one, so that runs stop where the polynomial changes. Of anything else it is a sum over the pieces, which holds where
-neighbours meet, with r_i = min(max(x - x_i, 0), x_{i+1} - x_i)::
+An interpolant is a polynomial P_i between each two of its breaks x_i. Of the time, or of the time in a cycle as the day
+of the year, it becomes a series, as a forcing is one, so that runs stop where the polynomial changes. Of anything else
+it is a sum over the pieces, which holds where neighbours meet, with r_i = min(max(x - x_i, 0), x_{i+1} - x_i)::
 
     f(x) = f(x_0) + sum_i (P_i(r_i) - P_i(0))
 """
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from math import comb
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,7 +27,17 @@ MOST_POINTS = 50_000
 """Of an interpolant of the time: runs stop at each."""
 _INSIDE, _DEGREE = np.array([0.1, 0.4, 0.6, 0.9]), 3
 """Where pieces are looked at, as parts of their length, and the highest degree that so many values determine."""
-_ROUNDING = 1e-9
+_ROUNDING, _JUMP = 1e-9, 1e-7
+
+
+class Clock(NamedTuple):
+    """A number that goes with the time: a + b t, or a + b ((c + d t) modulo the period); b, d > 0."""
+
+    a: float
+    b: float
+    period: float = 0.0
+    c: float = 0.0
+    d: float = 1.0
 
 
 class Series(NamedTuple):
@@ -35,15 +46,26 @@ class Series(NamedTuple):
     Attributes
     ----------
     times, values : ndarray
+        A "linear" one jumps where a time stands twice.
     method : {"linear", "constant"}
+    period : float
+        Of a series that is repeated: the last of the times less the first; 0: it is held constant outside.
     """
 
     times: Vector
     values: Vector
     method: str
+    period: float = 0.0
+
+    def first_time(self, t: Any) -> Any:
+        """Return what to add to the times for those of the cycle of t; 0 where there are no cycles."""
+        if not self.period:
+            return 0.0
+        return self.period * np.floor((t - self.times[0]) / self.period + 1e-13)
 
     def at(self, t: Any) -> Vector:
         """Return its values at times; at a jump, the value after it."""
+        t = t - self.first_time(t)
         if self.method == "linear":
             return np.asarray(np.interp(t, self.times, self.values))
         near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1
@@ -56,20 +78,18 @@ class SeriesOfTime:
 
     Parameters
     ----------
-    line : callable
-        ``line(x)``: (a, b) where a symbol is a + b t, b > 0; None where it is not.
+    clock : callable
+        ``clock(x)``: a symbol as a `Clock`; None where it is none.
     entry : callable
         ``entry(k)``: the symbol that stands for the k-th series.
     most_pieces : float
         Of interpolants of something other than the time.
     """
 
-    def __init__(
-        self, line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any], most_pieces: float
-    ) -> None:
-        self.line, self._entry, self.most_pieces = line, entry, most_pieces
+    def __init__(self, clock: Callable[[Any], Clock | None], entry: Callable[[int], Any], most_pieces: float) -> None:
+        self.clock, self._entry, self.most_pieces = clock, entry, most_pieces
         self.found: list[Series] = []
-        self._places: dict[tuple[bytes, bytes, str], int] = {}
+        self._places: dict[tuple[bytes, bytes, str, float], int] = {}
 
     def symbol(self, series: Series) -> Any:
         """Return the symbol of a series, the same for equal ones."""
@@ -78,7 +98,7 @@ class SeriesOfTime:
                 f"an interpolant of {len(series.times)} points, at which runs would stop, is more than {MOST_POINTS}; "
                 "thin it out, or give it as a forcing, at whose points they stop however many there are"
             )
-        key = series.times.tobytes(), series.values.tobytes(), series.method
+        key = series.times.tobytes(), series.values.tobytes(), series.method, series.period
         if key not in self._places:
             self._places[key] = len(self.found)
             self.found.append(series)
@@ -90,10 +110,10 @@ _CURRENT: ContextVar[SeriesOfTime | None] = ContextVar("the series of the functi
 
 @contextmanager
 def series_of_time(
-    line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any], most_pieces: float = MOST_PIECES
+    clock: Callable[[Any], Clock | None], entry: Callable[[int], Any], most_pieces: float = MOST_PIECES
 ) -> Iterator[list[Series]]:
     """Let interpolants of the time become series meanwhile; gives the list of them, see `SeriesOfTime`."""
-    series = SeriesOfTime(line, entry, most_pieces)
+    series = SeriesOfTime(clock, entry, most_pieces)
     token = _CURRENT.set(series)
     try:
         yield series.found
@@ -124,20 +144,22 @@ class Interpolant:
     right: float | None
 
     @property
-    def is_continuous(self) -> bool:
-        """Whether neighbours meet."""
-        off = np.abs(_polynomial(self.coefficients, np.diff(self.at)) - self.values[1:])
-        return bool(off.max() <= 1e-7 * np.abs(self.values).max())
+    def ends(self) -> Vector:
+        """What the pieces end at: where they meet the next one, its value."""
+        ends, values = _polynomial(self.coefficients, np.diff(self.at)), self.values[1:]
+        return np.where(np.abs(ends - values) <= _JUMP * np.nanmax(np.abs(self.values)), values, ends)
 
     def __call__(self, x: Any) -> Any:
         """Return its value at a symbol."""
-        series, ends = _CURRENT.get(), (self.values[0], self.values[-1])
-        line = None if series is None else series.line(x)
-        if series is None or line is None:
+        series = _CURRENT.get()
+        clock = None if series is None else series.clock(x)
+        ends: tuple[Any, Any] = self.values[0], self.values[-1]
+        if series is None or clock is None:
             value = self._of_pieces(x, MOST_PIECES if series is None else series.most_pieces)
+        elif clock.period:
+            return self._over(clock.a, clock.a + clock.b * clock.period)._of_time(x, series, clock)[0]
         else:
-            value, is_held = self._of_time(x, series, *line)
-            ends = ends if is_held else (None, None)
+            value, ends = self._of_time(x, series, clock)
         for outside, known, is_out in zip(
             (self.left, self.right), ends, (x < self.at[0], x > self.at[-1]), strict=True
         ):
@@ -145,19 +167,42 @@ class Interpolant:
                 value = np.where(is_out, outside, value)
         return value
 
-    def _of_time(self, x: Any, series: SeriesOfTime, offset: float, slope: float) -> tuple[Any, bool]:
-        """Return its value, and whether this stays the same outside; else the polynomials continue."""
-        times, c = (self.at - offset) / slope, self.coefficients
+    def _of_time(self, x: Any, series: SeriesOfTime, clock: Clock) -> tuple[Any, tuple[Any, Any]]:
+        """Return its value, and what this is outside; None: the polynomials continue."""
+        times, c, period = (self.at - clock.a) / clock.b, self.coefficients, clock.period / clock.d
+        if period:
+            times = (times - clock.c) / clock.d
+        is_held = self.left is not None and self.right is not None
         if len(c) == 1:
-            return series.symbol(Series(times, np.append(c[0], self.values[-1]), "constant")), True
-        if len(c) == 2 and self.left is not None and self.right is not None and self.is_continuous:
-            return series.symbol(Series(times, self.values, "linear")), True
-        steps = [series.symbol(Series(times[:-1], each, "constant")) for each in (*c, self.at[:-1])]
-        return _polynomial(steps[:-1], x - steps[-1]), False
+            levels = np.append(c[0], self.values[-1])
+            return series.symbol(Series(times, levels, "constant", period)), (levels[0], levels[-1])
+        if len(c) == 2 and is_held:
+            lines = _with_jumps(times, c[0], self.ends, period)
+            return series.symbol(lines), (lines.values[0], lines.values[-1])
+        steps = [series.symbol(Series(times, np.append(each, each[-1]), "constant", period)) for each in c]
+        if period:
+            rest = series.symbol(_with_jumps(times, np.zeros(len(times) - 1), np.diff(self.at), period))
+        else:
+            rest = x - series.symbol(Series(times[:-1], self.at[:-1], "constant"))
+        return _polynomial(steps, rest), (None, None)
+
+    def _over(self, low: float, high: float) -> Interpolant:
+        """Return it between two places, with pieces of their own where it is constant outside its breaks."""
+        at = np.concatenate([[low], self.at[(self.at > low) & (self.at < high)], [high]])
+        begins, degrees = at[:-1], range(len(self.coefficients))
+        k = np.clip(np.searchsorted(self.at, begins, side="right") - 1, 0, len(self.at) - 2)
+        d, own = begins - self.at[k], self.coefficients[:, k]
+        c = np.array([sum(comb(i, j) * d ** (i - j) * own[i] for i in degrees[j:]) for j in degrees])
+        for outside, is_out in ((self.left, begins < self.at[0]), (self.right, begins >= self.at[-1])):
+            if outside is not None:
+                c[:, is_out] = 0.0
+                c[0, is_out] = outside
+        last = float(_polynomial(c[:, -1], at[-1] - at[-2]))
+        return Interpolant(at, np.append(c[0], last), c, c[0, 0], last)
 
     def _of_pieces(self, x: Any, most: float) -> Any:
         c, width = self.coefficients, np.diff(self.at)
-        if not self.is_continuous:
+        if not np.array_equal(self.ends, self.values[1:]):
             raise TracingError("an interpolant with jumps has a form of the time alone")
         if len(width) > most:
             raise TracingError(f"an interpolant of more than {most} pieces has a form of the time alone")
@@ -169,6 +214,14 @@ class Interpolant:
         r = (x[..., None] if np.ndim(x) else x) - self.at[:-1]
         r = np.minimum(np.maximum(r, least), longest)
         return self.values[0] + np.sum(r * _polynomial(c[1:], r), axis=-1)
+
+
+def _with_jumps(times: Vector, begins: Vector, ends: Vector, period: float) -> Series:
+    """Return a series of straight lines by what each begins and ends at; where it jumps two knots stand."""
+    knots, values = np.repeat(times, 2)[1:-1], np.column_stack([begins, ends]).ravel()
+    jumps = ~(np.abs(np.diff(values)) <= _JUMP * np.nanmax(np.abs(values)))
+    is_needed = np.append((np.diff(knots) > 0) | jumps, True)
+    return Series(knots[is_needed], values[is_needed], "linear", period)
 
 
 def _polynomial(coefficients: Any, x: Any) -> Any:
@@ -190,7 +243,7 @@ def linear(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         return sum(f * linear(x, at, hat, period=period) for f, hat in zip(values, np.eye(len(at)), strict=True))
     if period is not None:
         order = np.argsort(at % period, kind="stable")
-        at, values, x = (at % period)[order], values[order], np.remainder(x, period)
+        at, values, x = (at % period)[order], values[order], _in_cycle(x, 0.0, period)
         at = np.concatenate([at[-1:] - period, at, at[:1] + period])
         values = np.concatenate([values[-1:], values, values[:1]])
     if len(at) == 1:
@@ -203,6 +256,15 @@ def linear(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     slopes = (np.diff(values) / np.where(width > 0, width, 1.0))[begins[:-1]]
     outside = (float(end if given is None else given) for end, given in ((values[0], left), (values[-1], right)))
     return Interpolant(at[places], values[places], np.array([values[begins], slopes]), *outside)(x)
+
+
+def _in_cycle(x: Any, low: float, period: float) -> Any:
+    """Return a symbol less so many periods that it lies in [low, low + period)."""
+    series = _CURRENT.get()
+    clock = None if series is None else series.clock(x)
+    if clock is not None and clock.period and low <= clock.a and clock.a + clock.b * clock.period <= low + period:
+        return x  # it does so already
+    return low + np.remainder(x - low, period)
 
 
 def is_symbol(x: Any) -> bool:
@@ -231,7 +293,7 @@ def for_symbols(interpolant: Any, kind: type[np.ndarray]) -> Callable[..., Any]:
             raise TracingError("an interpolant is called with further arguments")
         if _is_periodic(interpolant):
             at = _breaks(interpolant)
-            x = at[0] + np.remainder(x - at[0], at[-1] - at[0])
+            x = _in_cycle(x, at[0], at[-1] - at[0])
         components = _read(interpolant)
         if np.ndim(interpolant(components[0].at[0])) == 0:
             return components[0](x)

@@ -12,7 +12,7 @@ import builtins
 import math
 from collections.abc import Callable
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from operator import methodcaller
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -49,12 +49,17 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
     Parameters
     ----------
     function : callable
-        What is no function of Python's comes back as it is.
+        Also a method, a partial one, or one that calls another and has ``with_function(change)``, which returns it with
+        that one changed. What is none of these comes back as it is.
     kind : type
         Of the arrays, of objects, that it makes.
     """
     if isinstance(function, MethodType):
         return MethodType(taking_symbols(function.__func__, kind), function.__self__)
+    if type(function) is partial:
+        return partial(taking_symbols(function.func, kind), *function.args, **function.keywords)
+    if hasattr(function, "with_function"):
+        return function.with_function(lambda f: taking_symbols(f, kind))  # type: ignore[no-any-return]
     if not isinstance(function, FunctionType):
         return function
     home, space = function.__globals__, dict[str, Any]()

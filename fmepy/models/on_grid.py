@@ -8,6 +8,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -92,6 +93,13 @@ class ProfileFunction:
         given = rates.returned(t, states, [p[k] for k in rates.parameters], [p[k] for k in rates.forcings])
         result, extra = rates.split(given)
         return self._flat(result), dict(self._by_cell(extra))
+
+    def with_function(self, change: Callable[[Any], Any]) -> ProfileFunction:
+        """Return it with another function of the user's in its place."""
+        out = copy(self)
+        out.function = change(self.function)
+        out._rates = replace(self._rates, function=out.function)
+        return out
 
     def _flat(self, result: Any) -> Any:
         n, many = len(self.grid), len(self.species)

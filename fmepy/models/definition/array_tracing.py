@@ -20,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
-from fmepy.language.interpolants import linear, series_of_time
+from fmepy.language.interpolants import Clock, linear, series_of_time
 from fmepy.language.tracing import Valueless, decided, of_parts, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
 
@@ -114,29 +114,36 @@ class Tape:
         first = x if isinstance(x, TracedEntry) else x.flat[0] if x.size else None
         return self.steps[first.step].word in TRUTHS if isinstance(first, TracedEntry) else isinstance(first, bool)
 
-    def line_in_time(self, x: Any) -> tuple[float, float] | None:
-        """Return (a, b) where an entry is a + b t, b > 0, else None."""
-        line = self._line(x.step, x.place) if isinstance(x, TracedEntry) else None
-        return line if line is not None and line[1] > 0 else None
+    def clock(self, x: Any) -> Clock | None:
+        """Return how an entry goes with the time, None where it does not, or not in a straight line."""
+        found = self._clock(x.step, x.place) if isinstance(x, TracedEntry) else None
+        return found if found is not None and found.b > 0 and found.d > 0 else None
 
-    def _line(self, k: int, place: int) -> tuple[float, float] | None:
+    def _clock(self, k: int, place: int) -> Clock | None:
+        """Return it, also of a constant, b = 0."""
         step = self.steps[k]
         if step.word == "t" and step.kind == "input":
-            return 0.0, 1.0
+            return Clock(0.0, 1.0)
         if step.kind == "constant" and step.values is not None:
-            return float(step.values[place]), 0.0
-        if step.word not in ("add", "subtract", "multiply", "divide") or step.size > 1:
+            return Clock(float(step.values[place]), 0.0)
+        if step.word not in ("add", "subtract", "multiply", "divide", "remainder") or step.size > 1:
             return None
-        one, other = (self._line(run.step, run.start) for (run,) in step.reads)
-        if one is None or other is None:
+        one, other = (self._clock(run.step, run.start) for (run,) in step.reads)
+        if one is None or other is None or (one.period and other.period):
             return None
-        (a, b), (c, d) = one, other
+        cycle = one if one.period else other
+        if step.word == "remainder":
+            return Clock(0.0, 1.0, other.a, *one[:2]) if not (cycle.period or other.b) and other.a > 0 else None
+        (a, b), (c, d) = one[:2], other[:2]
         if step.word in ("add", "subtract"):
             sign = 1.0 if step.word == "add" else -1.0
-            return a + sign * c, b + sign * d
-        if d == 0 and (step.word == "multiply" or c != 0):
-            return (a * c, b * c) if step.word == "multiply" else (a / c, b / c)
-        return (a * c, a * d) if step.word == "multiply" and b == 0 else None
+            line = a + sign * c, b + sign * d
+            is_one = not cycle.period or not (one if cycle is other else other).b
+        elif d == 0 and (step.word == "multiply" or c != 0):
+            line, is_one = (a * c, b * c) if step.word == "multiply" else (a / c, b / c), True
+        else:
+            line, is_one = (a * c, a * d), step.word == "multiply" and b == 0
+        return Clock(*line, *cycle[2:]) if is_one else None
 
     def each(self, word: str, arguments: Sequence[Any], number: int = 0) -> Any:
         """Note a function of numbers applied to every entry; returns the array of its values."""
@@ -466,7 +473,7 @@ def _called_by(
     own, u = len(rates.forcings), len(tape.steps) - 1
     token = _CURRENT.set(tape)
     try:
-        with series_of_time(tape.line_in_time, lambda k: TracedEntry(tape, u, own + k), np.inf) as series:
+        with series_of_time(tape.clock, lambda k: TracedEntry(tape, u, own + k), np.inf) as series:
             result, extra = follow(lambda: rates.raw(TracedEntry(tape, t, 0), tape.cells(y, shape), *values))
         found = np.array(result, dtype=object)
         if found.size != n or (len(shape) == 1 and found.shape != shape):

@@ -16,8 +16,8 @@ from fmepy.errors import ArgumentError, ModelError, SimulationError, TracingErro
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.functions import holds_choices
-from fmepy.language.interpolants import Series, series_of_time
-from fmepy.language.nodes import ZERO, Number, Symbol
+from fmepy.language.interpolants import Clock, Series, series_of_time
+from fmepy.language.nodes import ZERO, Node, Number, Symbol, fresh, nodes_in
 from fmepy.language.tracing import SymbolArray, Traced, agree, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import traced_arrays
@@ -242,7 +242,7 @@ def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
     y, p, u = (np.array([traced(k) for k in names], dtype=object).view(SymbolArray) for names in groups)
 
     def with_series(f: Any, follow: Any) -> tuple[Any, Sequence[Series]]:
-        with series_of_time(partial(_line, symbol(time)), lambda k: traced(_name_of_series(k, rates))) as series:
+        with series_of_time(partial(_clock, symbol(time)), lambda k: traced(_name_of_series(k, rates))) as series:
             return follow(lambda: replace(rates, function=f).raw(traced(time), y, p, u)), series
 
     (result, extra), series = with_symbols(rates.function, with_series, SymbolArray)
@@ -252,14 +252,29 @@ def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
     return ModelExpressions(expressions, own, series=tuple(f for f in _as_forcings(series, rates) if f.name in used))
 
 
-def _line(time: Symbol, x: Any) -> tuple[float, float] | None:
-    """Return (a, b) where a traced number is a + b t, b > 0, else None."""
-    if not isinstance(x, Traced) or x.expression.free_symbols != {time} or holds_choices([x.expression]):
+def _clock(time: Symbol, x: Any) -> Clock | None:
+    """Return how a traced number goes with the time, None where it does not, or not in a straight line."""
+    if not isinstance(x, Traced) or x.expression.free_symbols != {time}:
         return None
-    slope = derivative(x.expression, time)
+    cycles = nodes_in([x.expression], "mod")
+    if len(cycles) != 1:
+        line = _line(time, x.expression)
+        return None if line is None else Clock(*line)
+    (cycle,), place = cycles, fresh("place in the cycle")
+    outer, inner, period = _line(place, x.expression.subs({cycle: place})), _line(time, cycle.args[0]), cycle.args[1]
+    if outer is None or inner is None or not isinstance(period, Number) or not period.value > 0:
+        return None
+    return Clock(*outer, period.value, *inner)
+
+
+def _line(of: Symbol, e: Node) -> tuple[float, float] | None:
+    """Return (a, b) where an expression is a + b times a symbol, b > 0, else None."""
+    if e.free_symbols != {of} or holds_choices([e]):
+        return None
+    slope = derivative(e, of)
     if not isinstance(slope, Number) or not slope.value > 0:
         return None
-    return float(x.expression.subs({time: ZERO})), slope.value
+    return float(e.subs({of: ZERO})), slope.value
 
 
 def _name_of_series(k: int, rates: RatesFunction) -> str:

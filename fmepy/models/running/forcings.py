@@ -32,10 +32,12 @@ class Forcing:
     ----------
     name : str
     times : ndarray, shape (n_knot,)
-        Strictly increasing.
+        Increasing; a "linear" one of a function may jump, at a time that stands twice.
     values : ndarray, shape (n_knot,)
     method : {"linear", "constant"}
         "constant" keeps the value of the last knot passed.
+    period : float
+        0, or that of a series that is repeated, from its first time to its last.
     of_function : bool
         Whether the model's function looks it up by itself (`language.interpolants`); nobody gave it.
     """
@@ -44,28 +46,54 @@ class Forcing:
     times: Vector
     values: Vector
     method: str = "linear"
+    period: float = 0.0
     of_function: bool = False
+
+    @property
+    def _series(self) -> Series:
+        return Series(self.times, self.values, self.method, self.period)
 
     def at(self, t: Any) -> Vector:
         """Return the forcing at times `t`; at a jump, the value after it."""
-        return Series(self.times, self.values, self.method).at(t)
+        return self._series.at(t)
 
-    def knots(self) -> Vector:
-        """Return the times at which the line or the level really changes."""
+    def knots(self, start: float, end: float) -> Vector:
+        """Return the times at which the line or the level really changes, of cycles those of a run."""
+        own = self._own_knots()
+        if not self.period:
+            return own
+        own = np.append(self.times[0], own[(own > self.times[0]) & (own < self.times[-1])])
+        first, last = (self._series.first_time(t) / self.period for t in (start, end))
+        return np.ravel(own + self.period * np.arange(first, last + 1)[:, None])
+
+    @property
+    def jumps(self) -> bool:
+        """Whether it is more than a line with kinks."""
+        return self.method == "constant" or bool(
+            (self.period and self.values[0] != self.values[-1]) or (np.diff(self.times) == 0.0).any()
+        )
+
+    def _own_knots(self) -> Vector:
         if len(self.times) == 1:
             return np.empty(0)
         if self.method == "constant":
             return np.asarray(self.times[1:][np.diff(self.values) != 0])
-        slopes = np.concatenate([[0.0], np.diff(self.values) / np.diff(self.times), [0.0]])
-        change = np.abs(np.diff(slopes)) > 1e-12 * (np.abs(slopes[1:]) + np.abs(slopes[:-1]))
-        return np.asarray(self.times[change])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            slopes = np.concatenate([[0.0], np.diff(self.values) / np.diff(self.times), [0.0]])
+            stays = np.abs(np.diff(slopes)) <= 1e-12 * (np.abs(slopes[1:]) + np.abs(slopes[:-1]))
+        return np.asarray(self.times[~(stays & np.isfinite(np.diff(slopes)))])
 
     def line(self, start: Vector, end: Vector) -> tuple[Vector, Vector]:
         """Return (a, b) with ``u = a + b (t - start)`` on segments that hold no knot inside."""
+        middle = 0.5 * (start + end)
         if self.method == "constant":
-            return self.at(0.5 * (start + end)), np.zeros(len(start))
-        a, c = (np.interp(t, self.times, self.values) for t in (start, end))
-        return a, (c - a) / (end - start)
+            return self.at(middle), np.zeros(len(start))
+        first, times = self._series.first_time(middle), [start, end]
+        if self.jumps:  # at its ends it may have another value
+            times = [0.75 * start + 0.25 * end, 0.25 * start + 0.75 * end]
+        a, c = (np.interp(t - first, self.times, self.values) for t in times)
+        slope = (c - a) / (times[1] - times[0])
+        return a - slope * (times[0] - start), slope
 
 
 def series_by_name(forcings: Any) -> Any:
@@ -155,9 +183,9 @@ def _forcing(name: str, series: Any) -> Forcing:
     return Forcing(name, times, values, method)
 
 
-def forcing_knots(forcings: tuple[Forcing, ...]) -> Vector:
-    """Return all times at which any forcing has a kink or a jump, sorted."""
-    return np.unique(np.concatenate([f.knots() for f in forcings])) if forcings else np.empty(0)
+def forcing_knots(forcings: tuple[Forcing, ...], start: float, end: float) -> Vector:
+    """Return all times at which any forcing has a kink or a jump in a run, sorted."""
+    return np.unique(np.concatenate([f.knots(start, end) for f in forcings])) if forcings else np.empty(0)
 
 
 def forcing_lines(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> Matrix:
@@ -175,22 +203,22 @@ def forced_at(forcings: tuple[Forcing, ...], t: float) -> list[float]:
     return forcing_values(forcings, np.array([t]))[:, 0].tolist()  # type: ignore[no-any-return]
 
 
-def forcing_jumps(forcings: tuple[Forcing, ...]) -> Vector:
-    """Return all times at which any forcing jumps, sorted; fixed steps end there."""
-    return forcing_knots(tuple(f for f in forcings if f.method == "constant"))
+def forcing_jumps(forcings: tuple[Forcing, ...], start: float, end: float) -> Vector:
+    """Return all times at which any forcing jumps in a run, sorted; fixed steps end there."""
+    return forcing_knots(tuple(f for f in forcings if f.jumps), start, end)
 
 
 def stage_values(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> Cube:
     """Return the forcings at the start, the middle and the end of steps, shape (n_step, 3, n_forcing).
 
-    At its end a step sees the value from the left: a "constant" forcing is one level from start to end, that of the
-    middle, and what begins where the step ends belongs to the next one.
+    At its end a step sees the value from the left: a forcing that jumps is one line from start to end, and what begins
+    where the step ends belongs to the next one.
     """
     out = np.empty((len(start), 3, len(forcings)))
-    middle = 0.5 * (start + end)
+    times = [start, 0.5 * (start + end), end]
     for i, f in enumerate(forcings):
-        looked = [middle] * 3 if f.method == "constant" else [start, middle, end]
-        out[:, :, i] = np.array([f.at(t) for t in looked]).T
+        value, slope = f.line(start, end) if f.jumps else (0.0, 0.0)
+        out[:, :, i] = np.array([value + slope * (t - start) if f.jumps else f.at(t) for t in times]).T
     return out
 
 

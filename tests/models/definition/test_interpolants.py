@@ -21,6 +21,8 @@ TWO = np.column_stack([V, V[::-1]])
 WIDE = np.linspace(-1.93, 11.9, 57)
 INSIDE = np.append(np.linspace(0.03, 9.97, 57), T[-1])
 
+WEEK, STEPS = interpolate.CubicSpline(T[:8], V[:8]), interpolate.interp1d(T, V, kind="previous")
+
 OBJECTS = {
     "interp1d": (interpolate.interp1d(T, V), INSIDE),
     "interp1d, cubic": (interpolate.interp1d(T, V, kind="cubic"), INSIDE),
@@ -49,6 +51,12 @@ FORMS = {
     "interp, jumps at ends": (lambda t: np.interp(t, [1, 1, 3, 5, 5], [1, 2, 0, 4, 7]), WIDE),
     "interp, period": (lambda t: np.interp(t, [0.5, 2.0, 3.1], [1.0, 3.0, 2.0], period=4), WIDE),
     "interp of a day": (lambda t: np.interp(t % 4, [0.0, 1.0, 4.0], [1.0, 3.0, 1.0]), WIDE),
+    "interp of a day, jump": (lambda t: np.interp((t + 0.3) % 4 + 1, T, V), WIDE),
+    "interp of a part of a day": (lambda t: np.interp((t / 4) % 1 * 4, [0.5, 1.0, 1.0, 3.5], [1, 3, 2, 0], 7), WIDE),
+    "interp of a day, twice": (lambda t: np.interp(t % 4, [0.5, 2.0, 3.1], [1.0, 3.0, 2.0], period=4), WIDE),
+    "spline of a day": (lambda t: WEEK(t % 7), WIDE),
+    "spline of a day, outside": (lambda t: WEEK(1.5 * t % 12 - 2), WIDE),
+    "steps of a day": (lambda t: STEPS(t % 10), WIDE),
     "interp of another unit": (lambda t: np.interp(2 * t - 3, T, V), WIDE),
     "interp backwards": (lambda t: np.interp(8 - t, T, V), WIDE),
     "piecewise": (lambda t: np.piecewise(t, [t < 3, (t > 4) & (t < 6)], [1.0, lambda x: x**2, 2.0]), WIDE),
@@ -113,6 +121,58 @@ def test_a_function_gives_what_the_same_series_gives_as_a_forcing():
     assert fme.structural_identifiability(looked_up, observed="x").verdicts["k"] == "globally"
 
 
+def seasons(n, points=200):
+    """Return a table of a noisy year of `n` days, and what looks up the day of the year in it."""
+    days = np.linspace(0.25, n - 0.25, points)
+    values = 2 + np.sin(2 * np.pi * days / n) + 0.2 * np.cos(13 * days)
+    return days, values, lambda t: np.interp(t % n, days, values)
+
+
+def test_a_table_of_a_year_runs_as_the_same_years_one_after_the_other():
+    days, values, of_day = seasons(5.0)
+    years = np.concatenate([days + 5 * k for k in range(-2, 5)])
+    at = np.sort(np.concatenate([years, 5.0 * np.arange(-2, 6), 5.0 * np.arange(-2, 6)]))
+    words = {
+        "state": {"x": 1.0},
+        "parms": {"k": 0.4},
+        "times": np.linspace(-3.7, 17.3, 43),
+        "rtol": 1e-8,
+        "atol": 1e-10,
+    }
+    repeated = fme.OdeModel(lambda t, x, *, k: of_day(t) - k * x, **words)
+    (series,) = repeated.definition.forcings
+    assert series.period == 5.0
+    assert len(series.times) == 202
+    unrolled = np.interp(at, years, np.tile(values, 7))  # of a day outside the table it is that of its first or last
+    is_first = np.isin(at, 5.0 * np.arange(-2, 6)) & (np.append(np.inf, np.diff(at)) == 0.0)
+    is_last = np.isin(at, 5.0 * np.arange(-2, 6)) & ~is_first
+    unrolled[is_first], unrolled[is_last] = values[0], values[-1]
+    plain = fme.OdeModel(lambda t, x, *, k: np.interp(t, at, unrolled) - k * x, **words)
+    np.testing.assert_allclose(repeated()["x"], plain()["x"], rtol=1e-9)
+    theta = np.array([0.5])
+    of_both = [m.bind(["k"]).sensitivities(theta)[1] for m in (repeated, plain)]
+    np.testing.assert_allclose(*of_both, rtol=1e-7, atol=1e-12)
+    later = [m.replace(times=np.linspace(2, 16, 29))() for m in (repeated, plain)]
+    np.testing.assert_allclose(later[0]["x"], later[1]["x"], rtol=1e-9)
+    data = repeated().iloc[1:].assign(x=lambda d: d["x"] + 0.05 * np.cos(7 * d["time"]))
+    more = {"process_noise": {"x": 0.1}, "measurement_noise": {"x": "sd"}, "parms": {"sd": 0.05}}
+    one, other = (fme.FimlofCost(m, data, **more)() for m in (repeated, plain))
+    assert one == pytest.approx(other, rel=1e-8)
+    fixed = [m.replace(method="rk4", dt=0.01)()["x"] for m in (repeated, plain)]
+    np.testing.assert_allclose(*fixed, rtol=1e-12)
+    np.testing.assert_allclose(fixed[0], plain()["x"], rtol=1e-5)
+
+
+def test_a_map_looks_up_the_day_of_the_year():
+    _, _, of_day = seasons(5.0)
+    model = fme.DifferenceModel(lambda n, x, *, k=0.4: k * x + of_day(n), state={"x": 1.0}, times=range(18))
+    x = [1.0]
+    for n in range(1, 18):
+        x.append(0.4 * x[-1] + of_day(n))
+    assert model.engine == "compiled", model.engine_note
+    np.testing.assert_allclose(model()["x"], x, rtol=1e-12)
+
+
 def test_values_that_are_parameters_make_a_sum_of_hats():
     def rates(t, x, *, k=0.4, a=2.0, b=0.5):
         return np.interp(t, [0, 3, 4, 10], [1.0, a, b, a]) - k * x
@@ -157,9 +217,11 @@ def test_where_a_function_finds_it_does_not_matter(rates):
     [
         lambda t: np.interp(t, T, V),
         lambda t: np.interp(2 * (t - 1) * 3 / 4 + 0.25, T, V),
+        lambda t: np.interp((3 * t / 2 + 1 - 0.5) % 7 * 1.1 - 0.5, T, V),
+        lambda t: WEEK(t % 4),
         interpolate.CubicSpline(T, V),
     ],
-    ids=["interp", "interp of another unit", "spline"],
+    ids=["interp", "interp of another unit", "interp in cycles", "spline in cycles", "spline"],
 )
 def test_loops_over_arrays_have_it_too_in_runs_and_at_rest(f):
     n = 300
@@ -175,6 +237,7 @@ def test_loops_over_arrays_have_it_too_in_runs_and_at_rest(f):
     model = fme.OdeModel(rates, **words, times=times, rtol=1e-8, atol=1e-10)
     assert model.definition.arrays is not None, model.engine_note
     assert len(model.definition.forcings) in (1, 5)
+    assert not model.definition.arrays.jumps
     first = fme.OdeModel(lambda t, x, *, k=0.4: k * f(t) - x, state={"x": 0.1}, times=times, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model()["x0"], first()["x"], rtol=1e-6)
     S = model.bind(["k"]).sensitivities([0.4])[1][:, 0, 0]
@@ -182,6 +245,14 @@ def test_loops_over_arrays_have_it_too_in_runs_and_at_rest(f):
     still = fme.SteadyModel(rates, **words, t=3.0)
     np.testing.assert_allclose(still().iloc[0][["x0", "x299"]], 0.4 * float(f(3.0)), rtol=1e-9)
     np.testing.assert_allclose(still.bind(["k"]).sensitivities([0.4])[1], float(f(3.0)), rtol=1e-7)
+
+
+def test_in_a_cycle_too_there_is_no_value_where_the_function_has_none():
+    f = interpolate.interp1d(T[:5], V[:5])
+    model = fme.OdeModel(lambda t, x, *, k=0.4: f(t % 4) - k * x, state={"x": 1.0}, times=[0, 3, 5])
+    assert model.engine == "compiled"
+    with pytest.raises(fme.errors.SimulationError, match=r"failed at time 3\.2"):
+        model()
 
 
 def test_a_steady_state_reads_it_at_its_time_in_rates_and_outputs():
