@@ -243,7 +243,7 @@ def linear(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
         return sum(f * linear(x, at, hat, period=period) for f, hat in zip(values, np.eye(len(at)), strict=True))
     if period is not None:
         order = np.argsort(at % period, kind="stable")
-        at, values, x = (at % period)[order], values[order], _in_cycle(x, 0.0, period)
+        at, values, x = (at % period)[order], values[order], in_cycle(x, 0.0, period)
         at = np.concatenate([at[-1:] - period, at, at[:1] + period])
         values = np.concatenate([values[-1:], values, values[:1]])
     if len(at) == 1:
@@ -258,7 +258,7 @@ def linear(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     return Interpolant(at[places], values[places], np.array([values[begins], slopes]), *outside)(x)
 
 
-def _in_cycle(x: Any, low: float, period: float) -> Any:
+def in_cycle(x: Any, low: float, period: float) -> Any:
     """Return a symbol less so many periods that it lies in [low, low + period)."""
     series = _CURRENT.get()
     clock = None if series is None else series.clock(x)
@@ -293,7 +293,7 @@ def for_symbols(interpolant: Any, kind: type[np.ndarray]) -> Callable[..., Any]:
             raise TracingError("an interpolant is called with further arguments")
         if _is_periodic(interpolant):
             at = _breaks(interpolant)
-            x = _in_cycle(x, at[0], at[-1] - at[0])
+            x = in_cycle(x, at[0], at[-1] - at[0])
         components = _read(interpolant)
         if np.ndim(interpolant(components[0].at[0])) == 0:
             return components[0](x)

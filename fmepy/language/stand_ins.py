@@ -60,6 +60,7 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
         return partial(taking_symbols(function.func, kind), *function.args, **function.keywords)
     if hasattr(function, "with_function"):
         return function.with_function(lambda f: taking_symbols(f, kind))  # type: ignore[no-any-return]
+    function = getattr(function, "py_func", function)
     if not isinstance(function, FunctionType):
         return function
     home, space = function.__globals__, dict[str, Any]()
@@ -74,10 +75,16 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
     def copied(value: Any) -> Any:
         if is_interpolant(value):
             return for_symbols(value, kind)
+        if type(value) is np.ndarray and value.ndim and value.dtype.kind in "iufb":
+            return value.view(_Table)
+        if type(value) is list and value and all(isinstance(v, int | float) for v in value):
+            return _ListTable(value)
         if type(value) in (dict, list, tuple) and any(
-            map(is_interpolant, value.values() if type(value) is dict else value)
+            is_interpolant(v) or type(v) in (np.ndarray, list)
+            for v in (value.values() if type(value) is dict else value)
         ):
             return {k: copied(v) for k, v in value.items()} if type(value) is dict else type(value)(map(copied, value))
+        value = getattr(value, "py_func", value)  # one that numba compiles
         if id(value) in replaced or not isinstance(value, FunctionType) or value.__globals__ is not home:
             return replaced.get(id(value), value)
         cells = tuple(CellType() for _ in value.__closure__ or ())
@@ -93,7 +100,9 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
         module = builtins.__import__(*args, **kwargs)
         return replaced.get(id(module), module)
 
-    own = dict(max=_extreme(max, np.maximum), min=_extreme(min, np.minimum), float=_Float, __import__=imported)
+    own = dict(
+        max=_extreme(max, np.maximum), min=_extreme(min, np.minimum), float=_Float, int=_Int, __import__=imported
+    )
     space["__builtins__"] = {**vars(builtins), **own}
     space.update({name: copied(value) for name, value in home.items() if name != "__builtins__"})
     result: Callable[..., Any] = copied(function)
@@ -126,14 +135,44 @@ def _extreme(plain: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Ca
     return function
 
 
-class _IsFloat(type):
-    """The kind of `_Float`, of which every float is one."""
+class _Table(np.ndarray):
+    """An array that takes whole numbers of symbols as places (`language.whole_numbers`)."""
+
+    def __getitem__(self, key: Any) -> Any:
+        keys = key if isinstance(key, tuple) else (key,)
+        symbols = [i for i, k in enumerate(keys) if hasattr(k, "entry_of")]
+        if len(symbols) != 1:
+            return super().__getitem__(key)
+        (at,) = symbols
+        rest = np.asarray(self)[(*keys[:at], slice(None), *keys[at + 1 :])]
+        return keys[at].entry_of(np.moveaxis(rest, sum(not isinstance(k, int | np.integer) for k in keys[:at]), 0))
+
+
+class _ListTable(list):  # type: ignore[type-arg]
+    """A list of numbers that does."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return key.entry_of(self) if hasattr(key, "entry_of") else super().__getitem__(key)
+
+
+class _IsNumber(type):
+    """The kind of `_Float` and `_Int`, of which every float, or int, is one."""
 
     def __instancecheck__(cls, x: Any) -> bool:
-        return isinstance(x, float)
+        return isinstance(x, cls.__mro__[1])
 
 
-class _Float(float, metaclass=_IsFloat):
+class _Int(int, metaclass=_IsNumber):
+    """Python's `int`, which gives a whole number of a symbol."""
+
+    dtype = np.dtype(int)
+
+    def __new__(cls, x: Any = 0, *base: Any) -> Any:
+        x = x.item() if isinstance(x, np.ndarray) and is_symbol(x) else x
+        return x.whole() if hasattr(x, "whole") else int(x, *base)
+
+
+class _Float(float, metaclass=_IsNumber):
     """Python's `float`, which leaves a symbol as it is; to numpy it is the type of numbers that `float` is."""
 
     dtype = np.dtype(float)

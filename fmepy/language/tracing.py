@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -63,10 +64,17 @@ def _apply(name: str, arguments: Sequence[Any]) -> Any:
         return Condition(Joined([_as_decision(a) for a in arguments], _JOINED[name]))
     if name in ("logical_not", "invert"):
         return Condition(Not(_as_decision(*arguments)))
+    if name in ("isnan", "isfinite"):
+        missing = relation(">", call("isnan", *map(as_expression, arguments)), number(0.5))
+        return Condition(missing if name == "isnan" else Not(missing))
     function = of_numpy(name)
     if function is None:
         raise TracingError(f"np.{name} has no symbolic form")
-    return Traced(function(*map(as_expression, arguments)))
+    expression = function(*map(as_expression, arguments))
+    for a in arguments:
+        if isinstance(a, Traced) and a.after is not None:
+            return a.after(name, arguments, expression)
+    return Traced(expression)
 
 
 def _as_decision(value: Any) -> Decision:
@@ -124,7 +132,7 @@ def of_parts(x: Any, conditions: Sequence[Any], parts: Sequence[Any], *args: Any
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
     np.where: _where, np.clip: _clip, np.select: _select, np.interp: linear, np.piecewise: of_parts,
-    np.ndim: lambda x: 0,
+    np.ndim: lambda x: 0, np.polyval: lambda p, x: reduce(lambda value, c: value * x + c, np.asarray(p).tolist(), 0.0),
 }  # fmt: skip
 _TRIED: ContextVar[list[Any] | None] = ContextVar("the lags that a function on trial asked for", default=None)
 
@@ -270,6 +278,8 @@ class Traced(_NumpyFace):
 
     __slots__ = ("expression",)
     expression: Node
+    after: Callable[[str, Sequence[Any], Node], Any] | None = None
+    """What gives the result of a ufunc of it and others, where it is a whole number (`language.whole_numbers`)."""
 
     def __init__(self, expression: Any) -> None:
         self.expression = expression
@@ -283,6 +293,19 @@ class Traced(_NumpyFace):
 
     def __bool__(self) -> bool:
         raise TracingError("the truth of a symbol is asked for; write np.where(condition, a, b) instead of if")
+
+    def __round__(self, digits: int | None = None) -> Any:
+        from fmepy.language.whole_numbers import Whole
+
+        if digits is not None:
+            raise TracingError("round() of a symbol to decimals has no symbolic form")
+        return Whole.nearest(self)
+
+    def whole(self) -> Any:
+        """Return it without its decimals, as `int` does."""
+        from fmepy.language.whole_numbers import Whole
+
+        return Whole.within(self)
 
     def __getattr__(self, name: str) -> Any:
         # np.exp(object array) calls the method `exp` of each element
