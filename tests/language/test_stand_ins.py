@@ -173,8 +173,14 @@ def test_plain_numbers_give_plain_numbers():
 
 
 def test_what_is_no_python_function_comes_back():
-    partial = functools.partial(by_entry, 0.0)
-    assert taking_symbols(partial, SymbolArray) is partial
+    assert taking_symbols(np.exp, SymbolArray) is np.exp
+
+
+def test_of_a_partial_function_the_other_one_is_copied():
+    copy = taking_symbols(functools.partial(by_entry, 0.0), SymbolArray)
+    assert copy.args == (0.0,)
+    assert copy.func.__code__ is by_entry.__code__
+    assert copy.func is not by_entry
 
 
 outside = np.zeros(3)

@@ -50,7 +50,7 @@ def model(source=logistic, **changes):
         ({"outputs": {"N": "2 * r"}}, ModelError, "name of something else"),
         ({"outputs": {"a": lambda M: M}}, ModelError, "argument 'M'"),
         ({"outputs": pd.Series({"a": "N"})}, ModelError, "must be a dict"),
-        ({"outputs": {"a": lambda N: 1 if int(N) > 0 else 0}}, ModelError, "cannot be turned into an expression"),
+        ({"outputs": {"a": lambda N: [1, 2][int(N)]}}, ModelError, "cannot be turned into an expression"),
         ({"forcings": {"u": ([0, 1], [1, 2])}}, ModelError, "forcing 'u' is used nowhere"),
         ({"forcings": {"K": ([1, 0], [1, 2])}}, ModelError, "must increase"),
         ({"forcings": {"K": ([0, 1], [1, np.nan])}}, ModelError, "NaN"),
