@@ -7,7 +7,7 @@ one another, as in SBML level 3 version 2: true is 1, and all numbers but 0 are 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import pairwise
@@ -98,7 +98,10 @@ for _name, _of in _RECIPROCAL.items():
     FUNCTIONS[f"FUNCTION_{_name.upper()}"] = lambda x, of=_of: 1 / call(of, x)
     _inverse = FUNCTIONS[f"FUNCTION_ARC{_of.upper()}"]
     FUNCTIONS[f"FUNCTION_ARC{_name.upper()}"] = lambda x, inverse=_inverse: inverse(1 / x)
-_RELATIONS = {"EQ": "==", "NEQ": "!=", "GT": ">", "LT": "<", "GEQ": ">=", "LEQ": "<="}
+RELATIONS = {
+    "RELATIONAL_EQ": "==", "RELATIONAL_NEQ": "!=", "RELATIONAL_GT": ">", "RELATIONAL_LT": "<", "RELATIONAL_GEQ": ">=",
+    "RELATIONAL_LEQ": "<=",
+}  # fmt: skip
 _CONSTANTS: dict[str, Value] = {
     "CONSTANT_E": math.e, "CONSTANT_PI": math.pi, "CONSTANT_TRUE": True, "CONSTANT_FALSE": False,
     "NAME_AVOGADRO": AVOGADRO,
@@ -177,20 +180,12 @@ class Formulas:
         values = [self._value(c, local, depth + 1) for c in children]
         if kind == "FUNCTION":
             return self._called(tree.getName(), values, depth)
-        if kind == "FUNCTION_PIECEWISE":
-            return piecewise(values)
-        if kind.startswith("RELATIONAL_"):
-            word, numbers = _RELATIONS[kind.removeprefix("RELATIONAL_")], list(map(as_number, values))
-            return Joined([relation(word, a, b) for a, b in pairwise(numbers)], "and")
-        if kind.startswith("LOGICAL_"):
-            return _logical(kind.removeprefix("LOGICAL_"), list(map(as_condition, values)))
-        if kind not in FUNCTIONS:
-            word = libsbml.formulaToL3String(tree)
-            raise ModelError(f"{word[:60]!r} ({kind.removeprefix('FUNCTION_').lower()}) is not read")
         try:
-            return FUNCTIONS[kind](*map(as_number, values))
-        except (ZeroDivisionError, TypeError) as error:
-            raise ModelError(f"{libsbml.formulaToL3String(tree)[:60]!r} has no value ({error})") from None
+            return applied(kind, values)
+        except (KeyError, ZeroDivisionError, TypeError) as error:
+            why = f"({kind.removeprefix('FUNCTION_').lower()}) is not read"
+            why = why if isinstance(error, KeyError) else f"has no value ({error})"
+            raise ModelError(f"{libsbml.formulaToL3String(tree)[:60]!r} {why}") from None
 
     def _name(self, name: str, local: Mapping[str, Value]) -> Value:
         if name in local:
@@ -210,7 +205,19 @@ class Formulas:
         return self._value(body.getChild(n), own, depth + 10)
 
 
-def piecewise(values: list[Value]) -> Value:
+def applied(kind: str, values: Sequence[Value]) -> Value:
+    """Return an operator or a function of values, by the name of libsbml's type of node; KeyError if it is unknown."""
+    if kind == "FUNCTION_PIECEWISE":
+        return piecewise(values)
+    if kind.startswith("LOGICAL_"):
+        return _logical(kind.removeprefix("LOGICAL_"), list(map(as_condition, values)))
+    numbers = list(map(as_number, values))
+    if kind.startswith("RELATIONAL_"):
+        return Joined([relation(RELATIONS[kind], a, b) for a, b in pairwise(numbers)], "and")
+    return FUNCTIONS[kind](*numbers)
+
+
+def piecewise(values: Sequence[Value]) -> Value:
     """Return the choice between pieces (pairs of a value and a condition) and the value otherwise.
 
     Without a value otherwise, the last piece holds where no other does.

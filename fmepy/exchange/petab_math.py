@@ -13,9 +13,8 @@ from typing import Any
 
 from fmepy.errors import DataError, did_you_mean
 from fmepy.exchange.expressions import Expr, Reader, ReadError, tokens_of
-from fmepy.exchange.mathml import FUNCTIONS, Value, as_condition, as_number, piecewise
-from fmepy.language.conditions import Joined, Not, relation
-from fmepy.language.nodes import Node, Number, add, as_node, call, mul, power
+from fmepy.exchange.mathml import FUNCTIONS, RELATIONS, Value, applied, as_number, piecewise
+from fmepy.language.nodes import Node, Number, as_node, call, power
 
 _TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth")
 _CALLED: dict[str, Callable[..., Node]] = {
@@ -27,6 +26,11 @@ _CALLED: dict[str, Callable[..., Node]] = {
     "sqrt": lambda x: power(x, 0.5), "sign": lambda x: call("sign", x),
     "min": lambda a, b: call("min", a, b), "max": lambda a, b: call("max", a, b),
 }  # fmt: skip
+_SIGNS = {sign: kind for kind, sign in RELATIONS.items()} | {
+    "+": "PLUS", "-": "MINUS", "*": "TIMES", "/": "DIVIDE", "&&": "LOGICAL_AND", "||": "LOGICAL_OR",
+    "power": "POWER", "minus": "MINUS", "not": "LOGICAL_NOT",
+}  # fmt: skip
+"""Operators by the names of libsbml's types of nodes, see `mathml.applied`."""
 
 
 def parse_formula(text: Any, names: Callable[[str], Node], where: str = "") -> Node:
@@ -73,18 +77,16 @@ def _value(e: Expr, names: Callable[[str], Node]) -> Value:
     if e.word == "name":
         return _named(e, names)
     values = [_value(a, names) for a in e.args]
-    if e.word == "chain":
-        value = values[0]
-        for sign, other in zip(e.value, values[1:], strict=True):
-            value = _joined(sign, value, other, e.line)
-        return value
-    if e.word == "power":
-        return power(*map(as_number, values))
-    if e.word == "minus":
-        return -as_number(values[0])
-    if e.word == "not":
-        return Not(as_condition(values[0]))
-    return _called(e, values)
+    if e.word == "call":
+        return _called(e, values)
+    if e.word != "chain":
+        return applied(_SIGNS[e.word], values)
+    value = values[0]
+    for sign, other in zip(e.value, values[1:], strict=True):
+        if sign == "/" and isinstance(b := as_number(other), Number) and b.value == 0:
+            raise ReadError("a division by zero", e.line)
+        value = applied(_SIGNS[sign], [value, other])
+    return value
 
 
 def _named(e: Expr, names: Callable[[str], Node]) -> Value:
@@ -96,21 +98,6 @@ def _named(e: Expr, names: Callable[[str], Node]) -> Value:
         return names(e.value)
     except DataError as error:
         raise ReadError(str(error).rstrip("."), e.line) from None
-
-
-def _joined(sign: str, left: Value, right: Value, at: int) -> Value:
-    if sign in ("&&", "||"):
-        return Joined([as_condition(left), as_condition(right)], "and" if sign == "&&" else "or")
-    a, b = as_number(left), as_number(right)
-    if sign in "+-":
-        return add(a, b if sign == "+" else -b)
-    if sign == "*":
-        return mul(a, b)
-    if sign != "/":
-        return relation(sign, a, b)
-    if isinstance(b, Number) and b.value == 0:
-        raise ReadError("a division by zero", at)
-    return a / b
 
 
 def _called(e: Expr, values: list[Value]) -> Value:
