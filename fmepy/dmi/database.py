@@ -301,14 +301,14 @@ def _gathered(entries: Iterable[tuple[str, Item, str]], label: str) -> list[Item
     for title, item, place in entries:
         name, index = split_name(title, place)
         own = parts.setdefault(name, {})
-        if index in own or (own and () in (index, *own)):
+        if index in own or () in own or (own and not index):
             raise DataError(f"{place}: {title!r} is given more than once.")
         if index and item.shape:
             raise DataError(f"{place}: {title!r} is one element and needs one number or series.")
-        for first in list(own.values())[:1]:
-            if differ := [(x, y) for w in NOTES if (x := getattr(item, w)) != (y := getattr(first, w))]:
-                here, there = differ[0]
-                raise DataError(f"{place}: {title!r} is said to be {here!r}, other elements of {name!r} {there!r}.")
+        first = next(iter(own.values()), item)
+        if differ := [(x, y) for w in NOTES if (x := getattr(item, w)) != (y := getattr(first, w))]:
+            here, there = differ[0]
+            raise DataError(f"{place}: {title!r} is said to be {here!r}, other elements of {name!r} {there!r}.")
         own[index] = item
     return [_joined(name, own, label) for name, own in parts.items()]
 
@@ -382,7 +382,8 @@ def _constants_of(sheet: Sheet) -> Iterator[tuple[str, Item, str]]:
     for (title, line, notes), elements in zip(_rows(sheet), _values(sheet), strict=True):
         if elements.get((), 0.0) != elements.get((), 0.0):
             raise sheet.error(f"the value of {title!r} is missing.", line)
-        yield title, _with_notes(Item(title, elements), notes), sheet.place(line)
+        item = Item(title, elements)
+        yield title, _with_notes(item, notes) if notes else item, sheet.place(line)
 
 
 def _values(sheet: Sheet) -> list[dict[Index, Any]]:
