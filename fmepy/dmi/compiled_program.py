@@ -14,13 +14,13 @@ from fmepy.checks import positive_number, whole_number
 from fmepy.compiled.function_store import stored_functions
 from fmepy.dmi.diagnostics import Diagnostic, diagnostic, least_tau
 from fmepy.dmi.evaluation_order import Block, Graph, Layout, Piece
-from fmepy.dmi.modular_run import Loops, ModularRun, Running
+from fmepy.dmi.modular_run import Loops, ModularRun
 from fmepy.dmi.run_loop import RunPlan
 from fmepy.dmi.stateful_functions import Evaluation, FlatSystem, Level
 from fmepy.dmi.statement_code import statement_text
 from fmepy.dmi.statements import DT, element_names
 from fmepy.dmi.variables import ModuleSystem
-from fmepy.errors import ModelError, check_choice, listed
+from fmepy.errors import ModelError, SimulationError, check_choice, listed
 from fmepy.language.nodes import Number
 from fmepy.types import IntMatrix, IntVector, Matrix, Vector
 
@@ -304,19 +304,25 @@ class ModularProgram:
             The steps that are rows, increasing.
         report : callable, optional
             Called with the number of steps done, now and then.
-        """
-        failed = self._table_problem(z)
-        running = Running(self, *self._plan(z, int(keep[-1])), z, series, float(start), keep)
-        return running.result(failed) if failed else running.to_end(report)
 
-    def _table_problem(self, z: Vector) -> str:
-        """Return what is wrong with the points of a table of the data base, or an empty string."""
+        Raises
+        ------
+        SimulationError
+            The run failed; with the time.
+        """
+        self._check_tables(z, start)
+        return ModularRun(self, *self._plan(z, int(keep[-1])), z, series, float(start), keep).to_end(report)
+
+    def _check_tables(self, z: Vector, start: float) -> None:
+        """Refuse points of a table of the data base that do not increase."""
         for e, name, stride in self._points:
             points = z[self.layout.of(name)][::stride]
             if not (np.diff(points) > 0).all():
                 xs = listed([f"{v:g}" for v in points])
-                return f"module {e.module!r}, line {e.line}: the points {name} of a table must increase; they are {xs}"
-        return ""
+                raise SimulationError(
+                    f"module {e.module!r}, line {e.line}: the points {name} of a table must increase; they are {xs}",
+                    time=start,
+                )
 
 
 def _check_rk4(system: ModuleSystem) -> None:

@@ -121,7 +121,7 @@ class Database:
         if isinstance(source, pd.DataFrame):
             return self._of_sheets([frame_sheet(source, f"DataFrame (source {number})")])
         if isinstance(source, (Mapping, pd.Series)):
-            return self._of_mapping(dict(source.items()), f"dict (source {number})")
+            return _of_mapping(dict(source.items()), f"dict (source {number})")
         raise ArgumentError(
             f"Source {number} of the data base is {type(source).__name__}; a path, a DataFrame, a dict, or a Database "
             "is needed."
@@ -134,28 +134,12 @@ class Database:
             if sheet.stem == "items" and not {"value", "time"} & set(sheet.frame.columns):
                 self._notes |= _notes(sheet)
                 continue
-            for new in _series_of(sheet) if "time" in sheet.frame.columns else _constants_of(sheet):
+            entries = _series_of(sheet) if "time" in sheet.frame.columns else _constants_of(sheet)
+            for new in _gathered(entries, sheet.label):
                 if new.name in items:
                     raise DataError(f"{new.name!r} is defined in {items[new.name].source} and again in {new.source}.")
                 items[new.name] = new
         return list(items.values())
-
-    def _of_mapping(self, values: Mapping[Any, Any], label: str) -> list[Item]:
-        """Return the items of a dict."""
-        parts: dict[str, dict[Index, Any]] = {}
-        items: dict[str, Item] = {}
-        for key, value in values.items():
-            name, index = split_name(str(key), label)
-            item = _item_of_value(str(key), value)
-            if name in items or index in parts.get(name, ()) or (not index and name in parts):
-                raise DataError(f"{label}: {name!r} is given more than once.")
-            if not index:
-                items[name] = replace(item, name=name, source=item.source or label)
-            elif item.shape:
-                raise DataError(f"{label}: {key!r} is one element and needs one number or series.")
-            else:
-                parts.setdefault(name, {})[index] = item.elements[()]
-        return [*items.values(), *(_from_elements(name, some, label) for name, some in parts.items())]
 
     def _add(self, new: Item) -> list[Replaced]:
         """Add an item, and return the replaced one, if any."""
@@ -239,7 +223,7 @@ class Database:
         if empty:
             raise DataError(f"The run holds NaN in {listed(empty)}; such a series cannot be handed on.")
         new = Database(self)
-        for item in _series_of(replace(sheet, frame=run)):
+        for item in _gathered(_series_of(replace(sheet, frame=run)), sheet.label):
             has_notes = item.name in new._notes
             new._add(_with_notes(item, new._notes[item.name][1]) if has_notes else replace(item, whole=True))
         return new
@@ -247,7 +231,7 @@ class Database:
     def with_constants(self, values: Mapping[str, Any], source: str = "parameters") -> Database:
         """Return the data base with other or further values: numbers and lists by name, ``D[0]`` too."""
         new = Database(self)
-        for item in new._of_mapping(values, source):
+        for item in _of_mapping(values, source):
             new._add(item)
         return new
 
@@ -303,14 +287,49 @@ def split_name(text: str, where: str) -> tuple[str, Index]:
     return name, index
 
 
-def _from_elements(name: str, elements: dict[Index, Any], source: str) -> Item:
-    """Return an array from its single elements."""
-    if len({len(index) for index in elements}) > 1:
+def _gathered(entries: Iterable[tuple[str, Item, str]], label: str) -> list[Item]:
+    """Return the items of a source; values with an index in their titles are the elements of one item.
+
+    Parameters
+    ----------
+    entries : iterable of (str, Item, str)
+        Title, value, and its place for messages.
+    label : str
+        The source.
+    """
+    parts: dict[str, dict[Index, Item]] = {}
+    for title, item, place in entries:
+        name, index = split_name(title, place)
+        own = parts.setdefault(name, {})
+        if index in own or () in own or (own and not index):
+            raise DataError(f"{place}: {title!r} is given more than once.")
+        if index and item.shape:
+            raise DataError(f"{place}: {title!r} is one element and needs one number or series.")
+        first = next(iter(own.values()), item)
+        if differ := [(x, y) for w in NOTES if (x := getattr(item, w)) != (y := getattr(first, w))]:
+            here, there = differ[0]
+            raise DataError(f"{place}: {title!r} is said to be {here!r}, other elements of {name!r} {there!r}.")
+        own[index] = item
+    return [_joined(name, own, label) for name, own in parts.items()]
+
+
+def _joined(name: str, parts: Mapping[Index, Item], source: str) -> Item:
+    """Return an item that is given as a whole, or an array from its single elements."""
+    first = next(iter(parts.values()))
+    if () in parts:
+        return replace(first, name=name, source=first.source or source)
+    if len({len(index) for index in parts}) > 1:
         raise DataError(f"{source}: the elements of {name!r} differ in their number of indices.")
-    if len({isinstance(v, Forcing) for v in elements.values()}) > 1:
+    if len({x.is_series for x in parts.values()}) > 1:
         raise DataError(f"{source}: of {name!r} some elements are series and others constants.")
-    whole = () in elements
-    return Item(name, dict(sorted(elements.items())), source=source, whole=whole)
+    elements = {index: x.elements[()] for index, x in sorted(parts.items())}
+    return replace(first, name=name, elements=elements, source=source, whole=False)
+
+
+def _of_mapping(values: Mapping[Any, Any], label: str) -> list[Item]:
+    """Return the items of a dict, those that are given element by element behind the others."""
+    pairs = sorted(((str(key), value) for key, value in values.items()), key=lambda pair: "[" in pair[0])
+    return _gathered(((key, _item_of_value(key, value), label) for key, value in pairs), label)
 
 
 def _item_of_value(name: str, value: Any) -> Item:
@@ -331,31 +350,25 @@ def _item_of_value(name: str, value: Any) -> Item:
     return as_item(name, value)
 
 
-def _series_of(sheet: Sheet) -> list[Item]:
-    """Return the series of a table with a column time."""
+def _series_of(sheet: Sheet) -> Iterator[tuple[str, Item, str]]:
+    """Yield the series of a table with a column time, see `_gathered`."""
     times = sheet.times()
     if not len(times):
         raise DataError(f"{sheet.label}: the table holds no rows.")
     names = [c for c in sheet.frame.columns if c != "time"]
     if not names:
         raise DataError(f"{sheet.label}: there is no column beside 'time'.")
-    series: dict[str, dict[Index, Forcing]] = {}
     for column in names:
         title = sheet.stem if names == ["value"] and sheet.stem else column
-        name, index = split_name(title, sheet.label)
         values = np.asarray(sheet.numbers(column), dtype=np.float64)
         is_datum = np.isfinite(values)
         if not is_datum.any():
             raise DataError(f"{sheet.label}: column {column!r} holds no datum.")
-        elements = series.setdefault(name, {})
-        if index in elements:
-            raise DataError(f"{sheet.label}: {title!r} stands in two columns.")
-        elements[index] = Forcing(title, times[is_datum], values[is_datum])
-    return [_from_elements(name, some, sheet.label) for name, some in series.items()]
+        yield title, Item(title, {(): Forcing(title, times[is_datum], values[is_datum])}), sheet.label
 
 
-def _constants_of(sheet: Sheet) -> list[Item]:
-    """Return the constants of a table of columns name and value."""
+def _constants_of(sheet: Sheet) -> Iterator[tuple[str, Item, str]]:
+    """Yield the constants of a table of columns name and value, see `_gathered`."""
     columns = list(sheet.frame.columns)
     if not {"name", "value"} <= set(columns):
         near = next(filter(None, (did_you_mean(c, ("time", "name", "value")) for c in columns)), "")
@@ -366,30 +379,19 @@ def _constants_of(sheet: Sheet) -> list[Item]:
     sheet.check_columns(["name", "value", *NOTES])
     if not len(sheet.frame):
         raise DataError(f"{sheet.label}: the table holds no rows.")
-    constants, words = dict[str, dict[Index, Any]](), dict[str, dict[str, str]]()
-    for (title, line, notes), value in zip(_rows(sheet), _values(sheet), strict=True):
-        name, index = split_name(title, sheet.place(line))
-        if isinstance(value, float) and np.isnan(value):
+    for (title, line, notes), elements in zip(_rows(sheet), _values(sheet), strict=True):
+        if elements.get((), 0.0) != elements.get((), 0.0):
             raise sheet.error(f"the value of {title!r} is missing.", line)
-        elements = constants.setdefault(name, {})
-        if index in elements or (elements and isinstance(value, dict)):
-            raise sheet.error(f"{title!r} stands there twice.", line)
-        if index and isinstance(value, dict):
-            raise sheet.error(f"{title!r} is one element and needs one number.", line)
-        elements.update(value if isinstance(value, dict) else {index: value})
-        first = words.setdefault(name, notes)
-        if notes != first:
-            here, there = next((notes.get(w, ""), first.get(w, "")) for w in NOTES if notes.get(w) != first.get(w))
-            raise sheet.error(f"{title!r} is said to be {here!r}, other elements of {name!r} {there!r}.", line)
-    return [_with_notes(_from_elements(name, some, sheet.label), words[name]) for name, some in constants.items()]
+        item = Item(title, elements)
+        yield title, _with_notes(item, notes) if notes else item, sheet.place(line)
 
 
-def _values(sheet: Sheet) -> list[float | dict[Index, Any]]:
-    """Return the value of each row: a number, or the elements of a list in brackets."""
+def _values(sheet: Sheet) -> list[dict[Index, Any]]:
+    """Return the elements of each row: a number, or a list in brackets."""
     lists = {i: text for i, text in enumerate(sheet.texts("value")) if text.startswith("[")}
     cells: list[Any] = [0 if i in lists else cell for i, cell in enumerate(sheet.frame["value"])]
     plain = pd.DataFrame({"value": cells}, index=sheet.frame.index)
-    values: list[Any] = replace(sheet, frame=plain).numbers("value").tolist()
+    values: list[Any] = [{(): number} for number in replace(sheet, frame=plain).numbers("value").tolist()]
     for i, text in lists.items():
         try:
             items = json.loads(text.replace("(", "[").replace(")", "]"))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -62,54 +61,8 @@ class Convergence(pd.DataFrame):
         return self.equals(other) if isinstance(other, Convergence) else super().__eq__(other)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class ModularRun:
-    """The result of a run.
-
-    Attributes
-    ----------
-    rows : ndarray, shape (n_rows, n_columns)
-        NaN from the failed step on.
-    log : ndarray, shape (n, 5)
-        A row a loop and step: the step; the number of the loop; executions of its statements; the number of the method;
-        the largest move of one of its values in the last execution.
-    loops : tuple of tuple of str
-        The variables of the loops.
-    start, dt : float
-        The time of the first step, and the length of one.
-    failed : str
-        Why the run failed, a sentence; "" if it did not.
-    failed_step : int
-        The step at which it failed, -1 if it did not.
-    notes : tuple of str
-        Messages to be logged.
-    """
-
-    rows: Matrix
-    log: Matrix
-    loops: Loops
-    start: float
-    dt: float
-    failed: str = ""
-    failed_step: int = -1
-    notes: tuple[str, ...] = ()
-
-    @property
-    def convergence(self) -> Convergence:
-        """How the loops settled."""
-        step, loop, executions, method = self.log[:, :4].astype(np.int64).T
-        groups = pd.Series([", ".join(self.loops[i]) for i in loop], dtype=object)
-        methods = pd.Series([METHODS[m] for m in method], dtype=object)
-        counts = {"executions": executions, "method": methods, "residual": self.log[:, 4]}
-        return Convergence({"time": self.start + self.dt * step, "group": groups, **counts})
-
-
-class _FailedError(Exception):
-    """The run cannot continue; the message says why."""
-
-
-class Running:
-    """A run in progress.
+    """A run of a system, and its result.
 
     Parameters
     ----------
@@ -124,6 +77,11 @@ class Running:
     series : ndarray, shape (n_grid, n_forced)
     start : float
     keep : ndarray of int
+
+    Attributes
+    ----------
+    rows : ndarray, shape (n_rows, n_columns)
+        NaN from a failed step on.
     """
 
     def __init__(
@@ -131,6 +89,7 @@ class Running:
         start: float, keep: IntVector,
     ) -> None:  # fmt: skip
         self._program, self._loops, self._z = program, loops, z
+        self.rows: Matrix = np.full((len(keep), len(plan.columns)), np.nan)
         n_steps = len(schedule) - 1
         lags = plan.lags.copy()
         lengths = lags[:, 7] * (n_steps // np.maximum(lags[:, 8], 1) + 1)
@@ -152,26 +111,31 @@ class Running:
             saved=np.zeros(len(z)),
             total=np.zeros(len(plan.levels)),
             log=np.zeros((len(schedule) * len(loops), 3)),
-            rows=np.full((len(keep), len(plan.columns)), np.nan),
+            rows=self.rows,
             unsettled=self._c_function(self._settle, *[ctypes.c_int64] * 3),
             start=start,
         )
         self._words = packed(self._plan), packed(self._state)
         self._notes: dict[tuple[str, ...], str] = {}  # the first of each loop
 
-    # --- the whole
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Messages to be logged."""
+        return tuple(self._notes.values())
 
-    def result(self, failed: str = "") -> ModularRun:
-        """Return the result so far."""
-        s = self._state
-        logged = np.flatnonzero(s.log[:, 0])
-        log = np.column_stack([*np.divmod(logged, max(1, len(self._loops))), s.log[logged]])
-        failed_step = int(s.at[run_loop.STEP]) if failed else -1
-        notes = tuple(self._notes.values())
-        return ModularRun(s.rows, log, self._loops, s.start, self._program.rules.dt, failed, failed_step, notes)
+    @property
+    def convergence(self) -> Convergence:
+        """How the loops settled."""
+        logged = np.flatnonzero(self._state.log[:, 0])
+        step, loop = np.divmod(logged, max(1, len(self._loops)))
+        executions, method, residual = self._state.log[logged].T
+        groups = pd.Series([", ".join(self._loops[i]) for i in loop], dtype=object)
+        methods = pd.Series([METHODS[m] for m in method.astype(np.int64)], dtype=object)
+        counts = {"executions": executions.astype(np.int64), "method": methods, "residual": residual}
+        return Convergence({"time": self._state.start + self._program.rules.dt * step, "group": groups, **counts})
 
     def to_end(self, report: Callable[[int], None] | None) -> ModularRun:
-        """Run to the end, or to a failure, and return the result."""
+        """Run to the end, and return the run; SimulationError with the time where it fails."""
         at, last = self._state.at, len(self._state.schedule) - 1
         by = last if report is None else max(1, -(-last // _N_REPORTS))
         run = c_loop(run_loop.run, "the loop of modular models")
@@ -182,11 +146,9 @@ class Running:
                 self._check()
                 if report is not None:
                     report(min(int(at[run_loop.STEP]), last))
-        except _FailedError as error:
-            return self.result(str(error))
         finally:
             self._functions.clear()  # they refer to the run
-        return self.result()
+        return self
 
     def _check(self) -> None:
         """Raise the error of the compiled loop, if it has one."""
@@ -195,10 +157,10 @@ class Running:
             raise self._error
         if status == run_loop.NOT_FINITE:
             name = self._program.layout.names[self._plan.levels[about, 0]]
-            raise _FailedError(f"the level {name} became NaN or infinite at {self._time()}")
+            raise self._failure(f"the level {name} became NaN or infinite at {self._time()}")
         if status == run_loop.NEGATIVE_LAG:
             called = self._program.flat.evaluations[list(self._program.lags)[about]]
-            raise _FailedError(
+            raise self._failure(
                 f"module {called.module!r}, line {called.line}: lag(...) looks {self._least(called.arguments[1]):.6g} "
                 f"back at {self._time()}; that must not be negative"
             )
@@ -207,14 +169,21 @@ class Running:
             words = too_short(
                 d.kind, d.order, self._least(d.tau), d.step, self._program.rules.dt, f" at {self._time()}"
             )
-            raise _FailedError(f"module {d.module!r}, line {d.line}: {words}")
+            raise self._failure(f"module {d.module!r}, line {d.line}: {words}")
 
     def _least(self, tau: Reference) -> float:
         return float(self._z[self._program.layout.span(tau)].min())
 
+    def _failure(self, message: str) -> SimulationError:
+        return SimulationError(message, time=self._now)
+
+    @property
+    def _now(self) -> float:
+        return float(self._state.start + self._state.at[run_loop.STEP] * self._program.rules.dt)
+
     def _time(self) -> str:
-        at, t = self._state.at, self._state.start + self._state.at[run_loop.STEP] * self._program.rules.dt
-        return f"time {t:.6g} (step {at[run_loop.STEP]}{', between two steps' if at[run_loop.STAGE] else ''})"
+        step, stage = self._state.at[[run_loop.STEP, run_loop.STAGE]]
+        return f"time {self._now:.6g} (step {step}{', between two steps' if stage else ''})"
 
     # --- functions of Python that the compiled loop calls
 
@@ -250,7 +219,7 @@ class Running:
             raise
         except Exception as error:  # whatever goes wrong in a user's function is a failed run
             what = f"{type(error).__name__}: {error}"
-            raise _FailedError(f"the Python module {called.module!r} failed at {self._time()}: {what}") from error
+            raise self._failure(f"the Python module {called.module!r} failed at {self._time()}: {what}") from error
         for target, new in zip(called.targets, returned_values, strict=True):
             self._z[self._program.layout.of(target.name)] = new
 
@@ -275,7 +244,7 @@ class Running:
             return np.abs(moves) <= rules.tol * np.maximum(1.0, np.abs(z[places]))
 
         if rules.unsettled == "error":
-            raise _FailedError(self._unsettled(places, names, moves(z[places])))
+            raise self._failure(self._unsettled(places, names, moves(z[places])))
         self._notes.setdefault(
             names,
             f"the loop of {listed(names, most=_MOST_QUOTED)} did not settle in {rules.max_iterations} executions at "
@@ -284,7 +253,7 @@ class Running:
         best, left = _least_moving(moves, settled, [z[places].copy(), self._state.before[: len(places)].copy()])
         if not settled(left).all():
             z[places] = best
-            raise _FailedError(self._unsettled(places, names, left))
+            raise self._failure(self._unsettled(places, names, left))
         line = self._state.log[self._state.at[run_loop.STEP] * len(self._loops) + number]
         line[:] = max(line[0], next(counted)), max(line[1], 1), np.abs(left).max(initial=0.0)
 
@@ -348,7 +317,7 @@ class BoundModular(BoundRuns):
         program, inputs = model.program, model.inputs
         self._program = program
         self._keep = model.steps_of(times).astype(np.int64)
-        self._start, self._dt = float(model.times[0]), model.dt
+        self._start = float(model.times[0])
         grid = self._start + np.arange(program.rows_per_step * self._keep[-1] + 1) * (model.dt / program.rows_per_step)
         random = random_rows(program.flat.draws, model.seed, int(self._keep[-1])).repeat(program.rows_per_step, axis=0)
         self._series = np.hstack([inputs.sampled(grid, program.rows_per_step), random[: len(grid)]])
@@ -369,12 +338,11 @@ class BoundModular(BoundRuns):
         """
         z = self._z.copy()
         z[self._places] = as_theta(theta, self.names)
-        run = self._program.run(z, self._series, self._start, self._keep, report)
-        if run.failed:
-            p = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
-            time = self._start + float(run.failed_step) * self._dt
-            raise SimulationError(run.failed, parameters=p, time=time)
-        return run
+        try:
+            return self._program.run(z, self._series, self._start, self._keep, report)
+        except SimulationError as error:
+            error.parameters = {**self._values, **dict(zip(self.names, map(float, theta), strict=True))}
+            raise
 
     def simulate(self, theta: Vector) -> Matrix:
         """Return Y, shape (n_time, n_var)."""

@@ -23,70 +23,110 @@ DONE, RAISED, NOT_FINITE, NEGATIVE_LAG, SHORT_DELAY = range(5)
 
 
 class RunPlan(NamedTuple):
-    """The part of a program that all runs share; a row an item in matrices, places are positions in `State.z`."""
+    """The part of a program that all runs share; a row an item in matrices, places are positions in `State.z`.
+
+    Attributes
+    ----------
+    tasks : matrix of int
+        Kind (0: compiled statement, 1: lag, 2: Python module), address or number of the lag, first pointer, first
+        element, end of elements.
+    order : vector of int
+        Tasks, section by section.
+    sections : matrix of int
+        First and end in `order`; loop, or -1.
+    schedules : vector of int
+        First section of each schedule, then the number of sections; the last schedule is for the later stages of RK4.
+    loops : vector of int
+        First place of each loop, then the number of places.
+    places : vector of int
+        The places of values, loop by loop.
+    levels : matrix of int
+        By element of levels: its place, the place of its rate, the step of its module, 1 if it is nonnegative.
+    previous : matrix of int
+        Values copied for the next step: from, to, the step of the module.
+    lags : matrix of int
+        Places of x, tau, before, result; strides of the first three (0 or 1); number of elements of x; the step of the
+        module; begin of the history.
+    delays : matrix of int
+        Smooths and delays: the place of tau, its number of elements, the step of the module.
+    least : vector
+        The shortest tau of each of them.
+    columns, forced : vector of int
+        The places of the columns of the result, and of the series.
+    common_step : int
+        The step of all modules for RK4; 0 for Euler.
+    max_iterations : int
+    keeps_unsettled : int
+        1: a loop that does not settle keeps its last values.
+    tol, dt : float
+    """
 
     tasks: IntMatrix
-    """Kind (0: compiled statement, 1: lag, 2: Python module), address or number of the lag, first pointer, first
-    element, end of elements."""
     order: IntVector
-    """Tasks, section by section."""
     sections: IntMatrix
-    """First and end in `order`; loop, or -1."""
     schedules: IntVector
-    """First section of each schedule, then the number of sections; the last schedule is for the later stages of RK4."""
     loops: IntVector
-    """First place of each loop, then the number of places."""
     places: IntVector
-    """The places of values, loop by loop."""
     levels: IntMatrix
-    """By element of levels: its place, the place of its rate, the step of its module, 1 if it is nonnegative."""
     previous: IntMatrix
-    """Values copied for the next step: from, to, the step of the module."""
     lags: IntMatrix
-    """Places of x, tau, before, result; strides of the first three (0 or 1); number of elements of x; the step of the
-    module; begin of the history."""
     delays: IntMatrix
-    """Smooths and delays: the place of tau, its number of elements, the step of the module."""
     least: Vector
-    """The shortest tau of each of them."""
     columns: IntVector
-    """The places of the columns of the result."""
     forced: IntVector
-    """The places of the series."""
     common_step: int
-    """The step of all modules for RK4; 0 for Euler."""
     max_iterations: int
     keeps_unsettled: int
-    """1: a loop that does not settle keeps its last values."""
     tol: float
     dt: float
 
 
 class State(NamedTuple):
-    """The arrays of one run."""
+    """The arrays of one run.
+
+    Attributes
+    ----------
+    at : vector of int
+        See `STATUS` and the other entries.
+    z : vector
+        All values.
+    pointers : vector of int
+        Addresses of the values that each task uses, task by task.
+    schedule : vector of int
+        The schedule of each step.
+    keep : vector of int
+        The steps that are rows, increasing, then -1.
+    series : matrix
+        One row a step, two for RK4.
+    history : vector
+        The values of x of the lags.
+    old, before : vector
+        Values of a loop before an execution, and before its first one, for loops that do not settle.
+    saved, total : vector
+        All values at the beginning of a step of RK4, and the sum of its slopes.
+    log : matrix
+        By step and loop: executions; 1 if it was minimised, 2 if it stayed unsettled; the largest move.
+    rows : matrix
+        The result.
+    unsettled : int
+        The address of the C function that is called for a loop that does not settle.
+    start : float
+    """
 
     at: IntVector
     z: Vector
-    """All values."""
     pointers: IntVector
-    """Addresses of the values that each task uses, task by task."""
     schedule: IntVector
-    """The schedule of each step."""
     keep: IntVector
-    """The steps that are rows, increasing, then -1."""
     series: Matrix
-    """One row a step, two for RK4."""
     history: Vector
     old: Vector
     before: Vector
-    """Values of a loop before its first execution, for loops that do not settle."""
     saved: Vector
     total: Vector
     log: Matrix
-    """By step and loop: executions; 1 if it was minimised, 2 if it stayed unsettled; the largest move."""
     rows: Matrix
     unsettled: int
-    """The address of the C function that is called for a loop that does not settle."""
     start: float
 
 

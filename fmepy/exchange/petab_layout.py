@@ -17,8 +17,7 @@ import numpy as np
 
 from fmepy.errors import DataError, did_you_mean, listed, warn
 from fmepy.exchange.draft import ForeignModel, free_name
-from fmepy.exchange.mathml import as_number
-from fmepy.exchange.petab_math import parse_formula
+from fmepy.exchange.formulas import as_number, parse_formula
 from fmepy.exchange.petab_tables import Observable, Period, Tables
 from fmepy.exchange.sbml_events import apply_initial_events, execute_events
 from fmepy.language.equations import names_in, symbol, symbols

@@ -24,7 +24,7 @@ from fmepy.checks import as_path
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
 from fmepy.exchange.draft import ForeignModel, free_name
 from fmepy.exchange.files import Element, parse_xml
-from fmepy.exchange.mathml import Formulas
+from fmepy.exchange.formulas import Formulas
 from fmepy.exchange.sbml_events import read_events
 from fmepy.language.equations import symbol
 from fmepy.language.nodes import Node, Number, add, as_node, mul

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from fmepy.errors import ModelError
-from fmepy.exchange.mathml import as_number, equalities, margin, relations
+from fmepy.exchange.formulas import as_number, equalities, margin, relations
 from fmepy.language.conditions import Joined, Not, Relation, choose, relation
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps

@@ -43,8 +43,7 @@ def run(
 
 
 def table_of(program: ModularProgram, done: ModularRun) -> dict[str, np.ndarray]:
-    """Return the columns of a run that came to its end, by name."""
-    assert done.failed == "", done.failed
+    """Return the columns of a run, by name."""
     return dict(zip(program.columns, done.rows.T, strict=True))
 
 

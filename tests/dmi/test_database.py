@@ -111,6 +111,20 @@ def test_the_later_of_two_sources_stands_and_the_earlier_is_remembered():
     assert Database({"D": [1, 2]}, {"D": 3.0}).numbers == {"D": 3}
 
 
+def test_a_list_in_a_cell_is_a_whole_vector():
+    lists = [pd.DataFrame({"name": ["D"], "value": [text]}) for text in ("[1, 2, 3]", "[5, 6]")]
+    assert Database(*lists).numbers == {"D[0]": 5, "D[1]": 6}
+    assert Database(*lists[::-1]).numbers == {"D[0]": 1, "D[1]": 2, "D[2]": 3}
+
+
+def test_elements_in_a_dict_keep_what_their_items_say():
+    grid, words = {"times": [0, 1]}, {"unit": "m", "extrapolate": True}
+    db = Database({f"u[{i}]": item([1.0, 2.0], **grid, **words) for i in range(2)})
+    assert db.items.loc["u", ["unit", "extrapolate"]].tolist() == ["m", True]
+    with pytest.raises(DataError, match=r"dict.*: 'D\[1\]' is said to be '', other elements of 'D' 'm'"):
+        Database({"D[0]": item(1, unit="m"), "D[1]": 2})
+
+
 def test_sources_come_as_a_list_a_single_one_or_a_data_base():
     db = Database({"a": 1.0})
     assert as_database(db) is db
@@ -194,8 +208,8 @@ def test_a_constant_piece_begins_at_its_datum():
         ("Time,u\n0,1\n", r"the columns are 'Time', 'u'.*Did you mean 'time'"),
         ("name,value\na,\n", r"bad.csv:2: the value of 'a' is missing"),
         ("name,value\n,1\n", r"bad.csv:2: the name is missing"),
-        ("name,value\na,1\na,2\n", r"bad.csv:3: 'a' stands there twice"),
-        ('name,value\na,1\na,"[1, 2]"\n', r"bad.csv:3: 'a' stands there twice"),
+        ("name,value\na,1\na,2\n", r"bad.csv:3: 'a' is given more than once"),
+        ('name,value\na,1\na,"[1, 2]"\n', r"bad.csv:3: 'a' is given more than once"),
         ('name,value\na[0],"[1, 2]"\n', r"bad.csv:2: 'a\[0\]' is one element"),
         ('name,value\na,"[1, x]"\n', r"bad.csv:2: '\[1, x\]' is no list such as \[1, 2\]"),
         ('name,value\na,"[(1, 2), (3)]"\n', r"bad.csv:2: 'a' must hold numbers, in rows of equal length"),

@@ -11,7 +11,7 @@ from scipy import stats
 
 import fmepy as fme
 from fmepy.errors import DataError, FmepyError, ModelError, ParameterError
-from fmepy.exchange.petab_math import parse_formula
+from fmepy.exchange.formulas import parse_formula
 from fmepy.language.equations import symbol
 from tests.exchange.files import (
     CONVERSION,

@@ -1,19 +1,21 @@
-"""Formulas of SBML -> expressions of the model language.
+"""Formulas of SBML and PEtab -> expressions of the model language, by a white list of operators and functions.
 
-libsbml reads the XML; its tree is converted node by node, by a white list. Truth values and numbers are converted into
-one another, as in SBML level 3 version 2: true is 1, and all numbers but 0 are true.
+libsbml reads the XML of SBML. The grammar of PEtab is its own: ``^`` binds strongest and from the right (``-2^4`` is
+-16), then signs and ``!``, ``* /``, ``+ -``, comparisons, and last ``&&`` and ``||``, which bind equally. In both,
+truth values and numbers are converted into one another: true is 1, and all numbers but 0 are true.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any
 
-from fmepy.errors import ModelError, did_you_mean
+from fmepy.errors import DataError, ModelError, did_you_mean
+from fmepy.exchange.expressions import Expr, Reader, ReadError, tokens_of
 from fmepy.language.conditions import Condition, Joined, Not, Relation, choose, relation
 from fmepy.language.equations import names_in, symbol
 from fmepy.language.functions import holds_jumps
@@ -98,16 +100,36 @@ for _name, _of in _RECIPROCAL.items():
     FUNCTIONS[f"FUNCTION_{_name.upper()}"] = lambda x, of=_of: 1 / call(of, x)
     _inverse = FUNCTIONS[f"FUNCTION_ARC{_of.upper()}"]
     FUNCTIONS[f"FUNCTION_ARC{_name.upper()}"] = lambda x, inverse=_inverse: inverse(1 / x)
-_RELATIONS = {"EQ": "==", "NEQ": "!=", "GT": ">", "LT": "<", "GEQ": ">=", "LEQ": "<="}
+RELATIONS = {
+    "RELATIONAL_EQ": "==", "RELATIONAL_NEQ": "!=", "RELATIONAL_GT": ">", "RELATIONAL_LT": "<", "RELATIONAL_GEQ": ">=",
+    "RELATIONAL_LEQ": "<=",
+}  # fmt: skip
 _CONSTANTS: dict[str, Value] = {
     "CONSTANT_E": math.e, "CONSTANT_PI": math.pi, "CONSTANT_TRUE": True, "CONSTANT_FALSE": False,
     "NAME_AVOGADRO": AVOGADRO,
 }  # fmt: skip
 
 
+_TRIGONOMETRIC = ("sin", "cos", "tan", "sec", "csc", "cot", "sinh", "cosh", "tanh", "sech", "csch", "coth")
+_CALLED: dict[str, Callable[..., Node]] = {
+    **{n: FUNCTIONS[f"FUNCTION_{n.upper()}"] for n in (
+        *_TRIGONOMETRIC, *(f"arc{n}" for n in _TRIGONOMETRIC), "exp", "abs", "floor", "ln")},
+    "ceil": FUNCTIONS["FUNCTION_CEILING"], "pow": power,
+    "log": lambda x, *base: call("log", x) / call("log", *base) if base else call("log", x),
+    "log2": lambda x: call("log2", x), "log10": lambda x: call("log10", x),
+    "sqrt": lambda x: power(x, 0.5), "sign": lambda x: call("sign", x),
+    "min": lambda a, b: call("min", a, b), "max": lambda a, b: call("max", a, b),
+}  # fmt: skip
+_SIGNS = {sign: kind for kind, sign in RELATIONS.items()} | {
+    "+": "PLUS", "-": "MINUS", "*": "TIMES", "/": "DIVIDE", "&&": "LOGICAL_AND", "||": "LOGICAL_OR",
+    "power": "POWER", "minus": "MINUS", "not": "LOGICAL_NOT",
+}  # fmt: skip
+"""Operators by the names of libsbml's types of nodes, see `applied`."""
+
+
 @dataclass
 class Formulas:
-    """A converter of the formulas of one model.
+    """A converter of the formulas of one model of SBML.
 
     Attributes
     ----------
@@ -177,20 +199,12 @@ class Formulas:
         values = [self._value(c, local, depth + 1) for c in children]
         if kind == "FUNCTION":
             return self._called(tree.getName(), values, depth)
-        if kind == "FUNCTION_PIECEWISE":
-            return piecewise(values)
-        if kind.startswith("RELATIONAL_"):
-            word, numbers = _RELATIONS[kind.removeprefix("RELATIONAL_")], list(map(as_number, values))
-            return Joined([relation(word, a, b) for a, b in pairwise(numbers)], "and")
-        if kind.startswith("LOGICAL_"):
-            return _logical(kind.removeprefix("LOGICAL_"), list(map(as_condition, values)))
-        if kind not in FUNCTIONS:
-            word = libsbml.formulaToL3String(tree)
-            raise ModelError(f"{word[:60]!r} ({kind.removeprefix('FUNCTION_').lower()}) is not read")
         try:
-            return FUNCTIONS[kind](*map(as_number, values))
-        except (ZeroDivisionError, TypeError) as error:
-            raise ModelError(f"{libsbml.formulaToL3String(tree)[:60]!r} has no value ({error})") from None
+            return applied(kind, values)
+        except (KeyError, ZeroDivisionError, TypeError) as error:
+            why = f"({kind.removeprefix('FUNCTION_').lower()}) is not read"
+            why = why if isinstance(error, KeyError) else f"has no value ({error})"
+            raise ModelError(f"{libsbml.formulaToL3String(tree)[:60]!r} {why}") from None
 
     def _name(self, name: str, local: Mapping[str, Value]) -> Value:
         if name in local:
@@ -210,7 +224,19 @@ class Formulas:
         return self._value(body.getChild(n), own, depth + 10)
 
 
-def piecewise(values: list[Value]) -> Value:
+def applied(kind: str, values: Sequence[Value]) -> Value:
+    """Return an operator or a function of values, by the name of libsbml's type of node; KeyError if it is unknown."""
+    if kind == "FUNCTION_PIECEWISE":
+        return piecewise(values)
+    if kind.startswith("LOGICAL_"):
+        return _logical(kind.removeprefix("LOGICAL_"), list(map(as_condition, values)))
+    numbers = list(map(as_number, values))
+    if kind.startswith("RELATIONAL_"):
+        return Joined([relation(RELATIONS[kind], a, b) for a, b in pairwise(numbers)], "and")
+    return FUNCTIONS[kind](*numbers)
+
+
+def piecewise(values: Sequence[Value]) -> Value:
     """Return the choice between pieces (pairs of a value and a condition) and the value otherwise.
 
     Without a value otherwise, the last piece holds where no other does.
@@ -242,6 +268,93 @@ def _kinds() -> dict[int, str]:
     import libsbml
 
     return {getattr(libsbml, n): n.removeprefix("AST_") for n in dir(libsbml) if n.startswith("AST_")}
+
+
+# --- PEtab
+
+
+def parse_formula(text: Any, names: Callable[[str], Node], where: str = "") -> Node:
+    """Return the expression of a formula of PEtab.
+
+    Parameters
+    ----------
+    text : str or number
+    names : callable
+        Returns the expression of a name; raises DataError for an unknown one.
+    where : str
+        The beginning of messages: file, row and column.
+
+    Raises
+    ------
+    DataError
+        The formula cannot be read; with the place.
+
+    Examples
+    --------
+    >>> from fmepy.language.equations import symbol
+    >>> parse_formula("2 * k^2 / (1 + x)", symbol)
+    2*k**2/(1 + x)
+    >>> float(parse_formula("-2^4 + piecewise(1, 2 > 3, 5)", symbol))
+    -11.0
+    """
+    text = str(text)
+    try:
+        reader = Reader(tokens_of(text, "petab", 1), "petab")
+        expr = reader.expression()
+        reader.expect_end()
+        return as_number(_value(expr, names))
+    except ReadError as error:
+        why, at = str(error), max(error.line, 1)
+    except RecursionError:
+        why, at = "nested too deeply", 1
+    place = f"{where}: " if where else ""
+    raise DataError(f"{place}{why}, in the formula {text[:200]!r}, character {at}.")
+
+
+def _value(e: Expr, names: Callable[[str], Node]) -> Value:
+    if e.word == "number":
+        return as_node(e.value)
+    if e.word == "name":
+        return _named(e, names)
+    values = [_value(a, names) for a in e.args]
+    if e.word == "call":
+        return _called(e, values)
+    if e.word != "chain":
+        return applied(_SIGNS[e.word], values)
+    value = values[0]
+    for sign, other in zip(e.value, values[1:], strict=True):
+        if sign == "/" and isinstance(b := as_number(other), Number) and b.value == 0:
+            raise ReadError("a division by zero", e.line)
+        value = applied(_SIGNS[sign], [value, other])
+    return value
+
+
+def _named(e: Expr, names: Callable[[str], Node]) -> Value:
+    if e.value in ("true", "false"):
+        return bool(e.value == "true")
+    if e.value == "inf":
+        return as_node(math.inf)
+    try:
+        return names(e.value)
+    except DataError as error:
+        raise ReadError(str(error).rstrip("."), e.line) from None
+
+
+def _called(e: Expr, values: list[Value]) -> Value:
+    if e.value == "piecewise":
+        if len(values) % 2 == 0:
+            raise ReadError("piecewise takes pairs of a value and a condition, then the value otherwise", e.line)
+        return as_number(piecewise(values))
+    if e.value not in _CALLED:
+        near = did_you_mean(e.value, [*_CALLED, "piecewise"])
+        raise ReadError(f"there is no function {e.value!r}.{near}".rstrip("."), e.line)
+    try:
+        return _CALLED[e.value](as_number(values[0]), *map(as_number, values[1:]))
+    except (IndexError, TypeError):
+        raise ReadError(f"{e.value}(...) does not take {len(values)} arguments", e.line) from None
+
+
+# --- conditions of events
 
 
 def margin(condition: Condition, moves: Callable[..., bool]) -> Node:
