@@ -22,6 +22,8 @@ from fmepy.tables.columns import refuse_dates
 from fmepy.types import Cube, Matrix, Vector
 
 logger = logging.getLogger(__name__)
+MOST_STOPS = 1e6
+"""Of a run, at the points of a series that is repeated."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,6 +66,11 @@ class Forcing:
             return own
         own = np.append(self.times[0], own[(own > self.times[0]) & (own < self.times[-1])])
         first, last = (self._series.first_time(t) / self.period for t in (start, end))
+        if (stops := len(own) * (last - first)) > MOST_STOPS:
+            raise ModelError(
+                f"The model's function looks up a table of a cycle of {self.period:g}: a run from {start:g} to {end:g} "
+                f"would stop {stops:.3g} times. Let it be shorter, or the table coarser."
+            )
         return np.ravel(own + self.period * np.arange(first, last + 1)[:, None])
 
     @property

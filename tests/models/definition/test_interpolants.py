@@ -163,6 +163,13 @@ def test_a_table_of_a_year_runs_as_the_same_years_one_after_the_other():
     np.testing.assert_allclose(fixed[0], plain()["x"], rtol=1e-5)
 
 
+def test_a_cycle_far_shorter_than_the_run_is_refused():
+    _, _, of_day = seasons(5.0)
+    model = fme.OdeModel(lambda t, x, *, k=0.4: k * of_day(t) - x, state={"x": 1.0}, times=[0, 1e6])
+    with pytest.raises(fme.errors.ModelError, match=r"cycle of 5: a run from 0 to 1e\+06 would stop 4"):
+        model()
+
+
 def test_a_map_looks_up_the_day_of_the_year():
     _, _, of_day = seasons(5.0)
     model = fme.DifferenceModel(lambda n, x, *, k=0.4: k * x + of_day(n), state={"x": 1.0}, times=range(18))
