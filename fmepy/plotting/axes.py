@@ -447,7 +447,7 @@ def legend_location(legpos: str | None) -> str | None:
     >>> legend_location("topright")
     'upper right'
     """
-    if legpos is None or legpos in _LOCATIONS:
+    if legpos is None or (isinstance(legpos, str) and legpos in _LOCATIONS):
         return _LOCATIONS.get(legpos or "")
     raise ArgumentError(
         f"`legpos={legpos!r}` is not known. Choose one of {listed(_LOCATIONS, 10)}, a word of matplotlib, or None for "

@@ -118,6 +118,12 @@ class Page(HTMLParser):
         return [attrs for t, attrs in self.tags if t == tag]
 
 
+def heads_of(text, caption):
+    """Return the heads of the first table whose caption begins so."""
+    table = text.partition(f"<caption>{caption}")[2].partition("</thead>")[0]
+    return re.findall(r"<th [^>]*>([^<]*)", table)
+
+
 def made(folder, text, data=None, what_if="scenario,q\nas it is,\nless,0.7\n"):
     """Return what the report of a file is written from."""
     table = pd.DataFrame({"day": T, "N": N}) if data is None else data
@@ -225,6 +231,24 @@ def test_lengths_are_rounded_and_labels_are_not(text):
     assert not re.search(r"\d\.\d{3}", " ".join(drawn))
     labels = [e.text or "" for svg in svgs(text) for e in svg.iter() if e.tag.endswith("}text")]
     assert {"q", "A, g", "day"} <= set(labels)
+
+
+def test_heads_of_tables_are_words(text):
+    assert heads_of(text, "Plausible values")[-2:] == ["effective draws", "effective draws, tails"]
+    assert heads_of(text, "Bands: mean, sd") == [
+        "time", "variable", "mean", "sd", "smallest", "largest", "5 %", "25 %", "median", "75 %", "95 %", "runs"
+    ]  # fmt: skip
+
+
+def test_experiments_are_called_as_in_the_data(hostile):
+    assert heads_of(render(*hostile), "The readings that are compared")[2] == "whos"
+
+
+def test_a_sample_with_few_draws_in_its_tails_is_not_called_good(inputs):
+    chain = inputs[1]["sample"]
+    said = STEPS_OF["sample"].verdict(None, chain)
+    assert f"({chain.diagnostics()['ess_tail'].min():.4g} in the tails)" in said
+    assert said.endswith("do not rely on them yet.") == bool(chain.summary().advice)
 
 
 def test_estimates_are_told_with_their_errors(inputs, page):
@@ -500,6 +524,10 @@ def test_a_filter_is_told_with_its_own_flags(tmp_path):
     assert "suspected" in page.texts["warnings"]
     assert sorted(set(tables["correlations.csv"]["lag"])) == [0, 1, 2, 3, 4]
     assert "Correlations of the innovations over 4 lags." in page.texts["filter"]
+    assert heads_of(text, "Forecast") == [
+        "year", "variable", "mean", "sd", "lower", "upper",
+        "sd of a reading", "lower, of a reading", "upper, of a reading",
+    ]  # fmt: skip
 
 
 def test_long_tables_are_cut_and_that_is_told():

@@ -1,14 +1,10 @@
-"""What the sections of the report are written from: the task, the results, and what follows from both.
-
-That is, above all, where model and data agree and where they do not: deviations reading by reading, and what they say
-together.
-"""
+"""What the sections of the report are made of: the task, the results, and how far model and data agree."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,7 +14,7 @@ import pandas as pd
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.tables.sheet import calendar_of, time_text
-from fmepy.types import Vector
+from fmepy.types import Axes, Vector
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import number, short
@@ -126,17 +122,44 @@ class Findings:
 
     @cached_property
     def numbered(self) -> pd.DataFrame | None:
-        """Time and experiment of every reading, of a model that numbers its readings (PEtab); None of others."""
-        found: pd.DataFrame | None = getattr(self.task.model, "readings", None)
-        return found
+        """Variable, time, experiment and curve of every reading, of a model that numbers them (PEtab); None of others.
 
-    def over_time(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return readings with their times and experiments in x and entity, where x numbers them."""
+        A curve is an experiment, or one of its series where the readings of a variable are in several.
+        """
+        readings: pd.DataFrame | None = getattr(self.task.model, "readings", None)
+        if readings is None:
+            return None
+        is_split = readings.groupby(["experiment", "variable"])["series"].nunique().max() > 1
+        return readings.assign(curve=readings["experiment"] + (", " + readings["series"] if is_split else ""))
+
+    def over_time(self, table: pd.DataFrame, by: str = "experiment") -> pd.DataFrame:
+        """Return readings with their times and experiments (or curves) in x and entity, where x numbers them."""
         if self.numbered is None:
             return table
         of = self.numbered.loc[table["x"].astype(int)]
-        several = self.numbered["experiment"].nunique() > 1
-        return table.assign(x=of["time"].to_numpy(), entity=of["experiment"].to_numpy() if several else None)
+        several = self.numbered[by].nunique() > 1
+        return table.assign(x=of["time"].to_numpy(), entity=of[by].to_numpy() if several else None)
+
+    def by_curve(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return summaries of runs over time, one a curve where x numbers the readings; others as they are."""
+        if self.numbered is None:
+            return dict(parts)
+        (part,) = parts.values()
+        of = self.numbered["variable"].loc[part.frame["x"].astype(int)].to_numpy()
+        frame = self.over_time(part.frame[part.frame["var"] == of], "curve")
+        frame = frame.drop_duplicates(frame.columns.intersection(["scenario", "entity", "x", "var"]))
+        curves = frame.sort_values("x", kind="stable").groupby(frame["entity"].fillna(""), sort=False)
+        return {label: replace(part, frame=own.drop(columns="entity"), x_name="time") for label, own in curves}
+
+    def draw_summary(self, ax: Axes, part: Any, name: str, **words: Any) -> None:
+        """Draw one variable of a summary of runs; readings at rest stand behind the others."""
+        from fmepy.plotting.petab import mark_rest, times_behind
+
+        frame = part.frame[part.frame["var"] == name]
+        if self.numbered is not None:
+            part = replace(part, frame=frame.assign(x=times_behind(frame["x"])))
+        part.plot(which=[name], axes=[ax], **words)
+        mark_rest(ax, frame["x"])
 
     @property
     def entity_name(self) -> str:
@@ -164,10 +187,8 @@ class Findings:
         if self.numbered is not None:
             return "time"
         comparison = getattr(self.task.cost, "comparison", None)
-        given = getattr(comparison, "x_name", None) or getattr(self.task.cost, "x", None)
-        if given:
-            return str(given)
-        return self.filtered.xlabel if self.filtered is not None else "x"
+        of_cost = getattr(comparison, "x_name", None) or getattr(self.task.cost, "x", None)
+        return str(of_cost or getattr(self.filtered, "xlabel", "x"))
 
     @cached_property
     def calendar(self) -> Any:
@@ -182,8 +203,8 @@ class Findings:
 
     def with_dates(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
         """Return a table whose times, in those of these columns that it has, are dates where the data have dates."""
-        there = [name for name in columns if name in table and self.calendar is not None]
-        return table.assign(**{name: table[name].map(self.time_of) for name in there})
+        dated = [name for name in columns if name in table and self.calendar is not None]
+        return table.assign(**{name: table[name].map(self.time_of) for name in dated})
 
     @property
     def x_label(self) -> str:
@@ -401,9 +422,8 @@ class RunsOfSigns:
         Readings in the longest run; `p_long` of one as long or longer, both signs being equally probable.
     p_long : float
     at_end : int
-        Readings in the last run, of a single series; 0 of several.
+        Readings in the last run, of a single series; 0 of several; its `sign` is "positive" or "negative".
     sign : str
-        "positive" or "negative", of the last run.
     n : int
     """
 

@@ -45,7 +45,7 @@ from fmepy.workflow.file.case import SCALE_ENDS
 from fmepy.workflow.report.findings import Findings
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, alike, correlations, table_of
-from fmepy.workflow.report.words import duration, environment, many, names, number, percent, readable
+from fmepy.workflow.report.words import duration, environment, many, names, number, percent, plural, readable
 from fmepy.workflow.steps.base import FITS, CalibrationStep, CalibrationTask
 from fmepy.workflow.steps.fit import best_facts
 from fmepy.workflow.steps.registry import STEPS
@@ -317,7 +317,7 @@ def _by_variable(found: Findings, readings: pd.DataFrame) -> pd.DataFrame:
     for name, own in readings.groupby("name", sort=False):
         row = {"variable": str(name), "readings": len(own), "beyond a limit": int((own["limit"] != 0).sum())}
         if own["entity"].notna().any():
-            row["entities"] = own["entity"].nunique()
+            row[plural(found.entity_name)] = own["entity"].nunique()
         row |= dict(zip(ends, (own["x"].min(), own["x"].max()), strict=True))
         row |= {"depth from": own["depth"].min(), "depth to": own["depth"].max()} if "depth" in own else {}
         row |= {"smallest": own["obs"].min(), "median": own["obs"].median(), "largest": own["obs"].max()}

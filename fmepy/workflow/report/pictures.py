@@ -141,7 +141,7 @@ def drawn_parts(
 
     Parameters
     ----------
-    parts : mapping of str to result with ``var``
+    parts : mapping of str to summary of runs
         By entity; one of the name "" where there are none.
     by : str or None
         The column of the entities.
@@ -149,7 +149,7 @@ def drawn_parts(
     text, file : str
         See `drawn_each`.
     """
-    panels = [(label, part, name) for label, part in parts.items() for name in part.var]
+    panels = [(label, part, name) for label, part in parts.items() for name in part.frame["var"].unique()]
     titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in panels]
 
     def draw_all(_: Sequence[str], axes: Any) -> None:

@@ -69,7 +69,18 @@ def many(n: int, one: str = "", more: str = "") -> str:
     >>> many(1, "reading"), many(2500, "reading"), many(0, "datum", "data"), many(1e4)
     ('1 reading', '2,500 readings', '0 data', '10,000')
     """
-    return f"{int(n):,} {one if n == 1 else more or one + 's'}" if one else f"{int(n):,}"
+    return f"{int(n):,} {one if n == 1 else more or plural(one)}" if one else f"{int(n):,}"
+
+
+def plural(name: str) -> str:
+    """Return a name in the plural.
+
+    Examples
+    --------
+    >>> plural("Subject"), plural("batch"), plural("assembly")
+    ('Subjects', 'batches', 'assemblies')
+    """
+    return re.sub(r"(?<=[^aeiou])y$", "ie", re.sub(r"(s|x|ch|sh)$", r"\1e", name)) + "s"
 
 
 def names(given: Iterable[object], most: int = MOST_NAMES) -> str:

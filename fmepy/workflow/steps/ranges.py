@@ -22,6 +22,10 @@ from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_model, check_named, natural_chain, values_for, with_parts
 
+_HEADS = {
+    "var": "variable", "Mean": "mean", "Sd": "sd", "Min": "smallest", "Max": "largest", "q05": "5 %", "q25": "25 %",
+    "q50": "median", "q75": "75 %", "q95": "95 %", "N": "runs",
+}  # fmt: skip
 _DRAWN = ("parRange", "parMean")
 
 
@@ -129,12 +133,17 @@ class RangesStep(CalibrationStep):
         return result.failures, result.num * len(result.parts), result.first_failure
 
     def facts(self, found: Findings, result: Bands) -> Mapping[str, Any]:
+        by = result.by if found.numbered is None else found.entity_name
+        result = replace(result, parts=found.by_curve(result.parts), by=by)
+        frames, first = {k: part.frame for k, part in result.parts.items()}, next(iter(result.parts.values()))
+        table = with_parts(frames, None if "" in frames else by)
         noisy = list(dict.fromkeys(name for part in result.parts.values() for name in part.predicted))
         inside, total = _coverage(found, result)
         return {
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
-            "times": [part.x_name if part.by_depth else "x" for part in result.parts.values()][:1],
+            "table": found.with_dates(table, first.x_name if first.by_depth else "x"),
+            "heads": {"x": "depth" if first.by_depth else first.x_name, **_HEADS},
             "inside": inside, "total": total, "bands": partial(_bands, found, result),
         }  # fmt: skip
 
@@ -180,7 +189,7 @@ def _bands(found: Findings, result: Bands, **words: str) -> Pictures:
     def draw(ax: Any, label: str, part: RangeSummary, name: str) -> None:
         seen = _readings(found, label or None, name, part)
         is_first = part is first and name == part.var[0]
-        part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if is_first else None)
+        found.draw_summary(ax, part, name, quant=True, obs=seen, legpos="above" if is_first else None)
         if len(part.frame[part.frame["var"] == name]) > 1 and not part.by_depth:
             found.label_x(ax)
 
@@ -188,7 +197,7 @@ def _bands(found: Findings, result: Bands, **words: str) -> Pictures:
 
 
 def _readings(found: Findings, label: str | None, name: str, part: RangeSummary) -> pd.DataFrame | None:
-    seen = found.readings
+    seen = None if found.readings is None else found.over_time(found.readings, "curve")
     if seen is None or len(part.frame[part.frame["var"] == name]) < 2:
         return None
     mine = seen[(seen["name"].map(str) == name) & (True if label is None else seen["entity"].map(str) == label)]

@@ -37,7 +37,9 @@ _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of i
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 _NUMBERS = {"kinds": (float, list), "items": Key((float,), least=0), "least": 0}
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
-_HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws"}
+_HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws",
+          "ess_tail": "effective draws, tails"}  # fmt: skip
+_DRAWS = ("ess_bulk", "ess_tail")
 _ADVICE = (
     ", drop the beginning (burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
     "jump=fit.cov_scaled)."
@@ -172,7 +174,7 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
 
 
 def _summary(found: Findings, summary: Any) -> pd.DataFrame:
-    table = summary.frame.T.join(summary.diagnostics.filter(["rhat", "ess_bulk"])).round({"ess_bulk": 0})
+    table = summary.frame.T.join(summary.diagnostics.filter(["rhat", *_DRAWS])).round(dict.fromkeys(_DRAWS, 0))
     columns = ["mean", "sd", *(column for column in _HEADS if column in table)]
     shown: pd.DataFrame = table[columns].rename_axis("parameter").reset_index()
     found.add_units(shown, 1)
@@ -182,7 +184,7 @@ def _summary(found: Findings, summary: Any) -> pd.DataFrame:
 def _tone(row: Any, column: str) -> str:
     if column == "rhat":
         return "bad" * (not row[column] <= SampleStep.rhat)
-    return "bad" * (column == "ess_bulk" and not row[column] >= SampleStep.ess)
+    return "bad" * (column in _DRAWS and not row[column] >= SampleStep.ess)
 
 
 def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: Any) -> Pictures:

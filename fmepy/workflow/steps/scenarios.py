@@ -14,7 +14,7 @@ from fmepy.journal.saving import Saved
 from fmepy.models.base import Model
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
-from fmepy.montecarlo.scenarios import Scenarios, scenarios
+from fmepy.montecarlo.scenarios import Scenarios, ScenarioSummary, scenarios
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import split_local
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
@@ -136,9 +136,13 @@ class ScenariosStep(CalibrationStep):
         return len(failures), sum(len(part.names) * len(part.pars) for part in result.parts.values()), first
 
     def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
+        by = result.by if found.numbered is None else found.entity_name
+        runs = found.by_curve({label: part.summary() for label, part in result.parts.items()})
+        several = {label: part for label, part in result.parts.items() if len(part.names) > 1}
+        differences = found.by_curve({k: part.difference(part.names[0]).summary() for k, part in several.items()})
         return {
-            "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
-            "curves": partial(_curves, found, result),
+            "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0], "by": by,
+            "curves": partial(_curves, found, runs, by), "runs": runs, "differences": differences,
             "ends": lambda summary: found.with_dates(_ends(summary), summary.x_name),
         }  # fmt: skip
 
@@ -191,16 +195,16 @@ def _draws(task: CalibrationTask, done: Results, num: int, seed: int) -> tuple[s
 # --- in the report
 
 
-def _curves(found: Findings, result: WhatIf, **words: str) -> Pictures:
-    first = next(iter(result.parts.values())).summary()
+def _curves(found: Findings, parts: Mapping[str, ScenarioSummary], by: str | None, **words: str) -> Pictures:
+    first = next(iter(parts.values()))
 
-    def draw(ax: Any, label: str, part: Scenarios, name: str) -> None:
-        summary = part.summary()
-        summary.plot(which=[name], axes=[ax], legpos="above" if name == first.frame["var"].iloc[0] else None)
-        if summary.x_name in (ax.get_xlabel(), ax.get_ylabel()):  # no depth beside the times
+    def draw(ax: Any, label: str, part: ScenarioSummary, name: str) -> None:
+        is_first = part is first and name == part.frame["var"].iloc[0]
+        found.draw_summary(ax, part, name, legpos="above" if is_first else None)
+        if part.x_name in (ax.get_xlabel(), ax.get_ylabel()):  # no depth beside the times
             found.label_x(ax)
 
-    return drawn_parts(result.parts, result.by, draw, **words)
+    return drawn_parts(parts, by, draw, **words)
 
 
 def _ends(summary: Any) -> pd.DataFrame:
