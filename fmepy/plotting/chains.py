@@ -14,7 +14,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.numerics.draw_statistics import autocorrelation, rank_counts, running_mean, running_quantiles
-from fmepy.plotting.axes import color, each_panel, picture, zero_line
+from fmepy.plotting.axes import bins_of, color, each_panel, picture, zero_line
 from fmepy.types import Axes, AxesArray, Matrix, Vector
 
 Draw = Callable[[Axes, int, list[tuple[str | None, Vector, Vector]]], object]
@@ -77,8 +77,7 @@ def hist_chains(
         A prior that has no density.
     """
     priors = _checked_priors(prior)
-    bins = "auto" if len(draws) < 2000 else 40
-    look = {"bins": bins, "density": True, "color": "0.75", "edgecolor": "white", "linewidth": 0.4, **kwargs}
+    look = {"bins": bins_of(draws), "density": True, "color": "0.75", "edgecolor": "white", "linewidth": 0.4, **kwargs}
 
     def draw(ax: Axes, j: int, chains: Any) -> None:
         ax.hist(draws.iloc[:, j].to_numpy(), **look)

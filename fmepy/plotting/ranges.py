@@ -14,6 +14,7 @@ from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import (
     WIDEST,
+    bins_of,
     color,
     each_panel,
     get_axes,
@@ -304,7 +305,7 @@ def plot_pairs(
         ax: Any = panels[i, j]
         x, y = rows[:, j], rows[:, i]
         if i == j:
-            ax.hist(x, bins=_bins(x), color="0.75")
+            ax.hist(x, bins=bins_of(x), color="0.75")
             ax.set_title(names[i], fontsize="medium")
             ax.set_yticks([])
             ax.tick_params(labelsize="small")
@@ -333,10 +334,6 @@ def write_correlation(ax: Axes, x: Any, y: Any) -> None:
     ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
 
 
-def _bins(values: Any) -> Any:
-    return "auto" if len(values) < 2000 else 40
-
-
 @picture
 def plot_histograms(frame: pd.DataFrame, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw a histogram of every column, missing values left out; return the Axes.
@@ -351,7 +348,7 @@ def plot_histograms(frame: pd.DataFrame, *, axes: Any = None, **kwargs: Any) -> 
 
     def draw(ax: Axes, name: str) -> None:
         values = frame.iloc[:, names.index(name)].dropna().to_numpy()
-        ax.hist(values, **{"bins": _bins(values), "color": "0.7", "edgecolor": "white", **kwargs})
+        ax.hist(values, **{"bins": bins_of(values), "color": "0.7", "edgecolor": "white", **kwargs})
         if not kwargs.get("density"):
             from matplotlib.ticker import MaxNLocator
 

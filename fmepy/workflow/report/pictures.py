@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmepy.types import Axes
 from fmepy.workflow.report.words import readable, short
@@ -91,12 +90,10 @@ def drawn(
     if size is None:
         size = SINGLE if len(texts) == 1 else PAIR if len(texts) == 2 else PANEL
     with _our_style():
-        made = [_panel(size) for _ in range(max(panels or 0, len(texts)))]
-        axes: NDArray[np.object_] = np.empty(len(made), dtype=object)
-        axes[:] = made
+        axes = np.array([_panel(size) for _ in range(max(panels or 0, len(texts)))], dtype=object)
         draw(axes)
         out, thinned = [], ""
-        for k, (ax, text) in enumerate(zip(made, texts, strict=False)):
+        for k, (ax, text) in enumerate(zip(axes, texts, strict=False)):
             thinned = _thinned(ax) or thinned
             if finish is not None:
                 finish(ax, k)
