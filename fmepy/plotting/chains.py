@@ -142,9 +142,9 @@ def plot_autocorrelation(
         ax.axhspan(-band, band, color="0.9", zorder=0)
         zero_line(ax)
         for i, (label, _, values) in enumerate(chains):
-            found = autocorrelation(values, max_lag)[0]
+            correlations = autocorrelation(values, max_lag)[0]
             look = {"color": color(i), "marker": ".", "markersize": 4, "linewidth": 1.0, "label": label}
-            ax.plot(np.arange(len(found)), found, **{**look, **kwargs})
+            ax.plot(np.arange(len(correlations)), correlations, **{**look, **kwargs})
 
     return _each_quantity(draws, draw, axes, x="lag (saved draws)", y="autocorrelation")
 

@@ -66,10 +66,10 @@ def plot_map(system: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         if len(links) <= _MOST_NUMBERED:
             text = first_names(variables, "\n", _MOST_NAMES) if len(links) <= _MOST_NAMED else str(len(variables))
             _write(ax, text, places[a], places[b], bend, colors[a])
-    said = "arrows: variables that one module computes and another reads"
+    caption = "arrows: variables that one module computes and another reads"
     if _MOST_NAMED < len(links) <= _MOST_NUMBERED:
-        said += "; numbers: how many"
-    ax.text(0.5, 0, said, ha="center", va="bottom", fontsize=8, color="0.35", transform=ax.transAxes)
+        caption += "; numbers: how many"
+    ax.text(0.5, 0, caption, ha="center", va="bottom", fontsize=8, color="0.35", transform=ax.transAxes)
     ax.set_aspect("equal")
     ax.set_xlim(*((-1.35, 1.35) if small else (-1.6, 1.6)))
     ax.set_ylim(*((min(p[1] for p in places.values()) - 0.35, 1.2) if small else (-1.65, 1.6)))
@@ -106,11 +106,11 @@ def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> lis
 
 def _from_data(system: Any) -> dict[str, int]:
     """Return how many variables that each module reads come from outside, at least in part."""
-    found = dict.fromkeys((m.name for m in system.modules), 0)
+    counts = dict.fromkeys((m.name for m in system.modules), 0)
     for v in system.variables.values():
         for module in v.read_in if v.exogenous else ():
-            found[module] += 1
-    return found
+            counts[module] += 1
+    return counts
 
 
 def _box(

@@ -147,10 +147,10 @@ def calibrate(
 
 def calibration(runner: CalibrationRun) -> Calibration:
     """Return what there is of a run that has ended."""
-    found = {name: runner.results[name] for name in runner.names if name in runner.results}
-    if "fit" in found:
-        found["fit"] = runner.best([name for name in FITS if name in runner.results])
-    return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), found)
+    results = {name: runner.results[name] for name in runner.names if name in runner.results}
+    if "fit" in results:
+        results["fit"] = runner.best([name for name in FITS if name in runner.results])
+    return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), results)
 
 
 def prepared(
@@ -169,14 +169,14 @@ def prepared(
     case = replace(read_case(file), problem=problem)
     if isinstance(steps, str):
         steps = steps.split(",")
-    names = plan.chosen(case, steps)
+    names = plan.selected_steps(case, steps)
     plan.check_demands(case)
     task = read_task(case, python=python)
     for name in names:
         STEPS[name].check(task, case.steps[name])
     if output is None:
-        said = case.run.get("output")
-        output = file.parent / (f"{file.stem}_report" if said is None else Path(said).expanduser())
+        folder = case.run.get("output")
+        output = file.parent / (f"{file.stem}_report" if folder is None else Path(folder).expanduser())
     executor = case.run.get("executor") if executor is None else executor
     return CalibrationRun(
         task=task,
@@ -201,7 +201,7 @@ def _command(file: Path, output: Any, steps: Any, seed: Any, executor: Any, pyth
 # --- what a file asks for, in lines
 
 
-def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list[str]:
+def preview(task: CalibrationTask, steps: Sequence[str] | None = None) -> list[str]:
     """Return the lines that ``fmepy check`` prints.
 
     Parameters
@@ -212,7 +212,7 @@ def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list
     """
     case = task.case
     start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))
-    text = environment().get_template("asked.txt").render(
+    text = environment().get_template("preview.txt").render(
         task=task, case=case, start=start, lower=lower, upper=upper,
         steps={name: STEPS[name].size(task, case.steps[name]) for name in (case.steps if steps is None else steps)},
     )  # fmt: skip

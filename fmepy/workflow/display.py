@@ -120,19 +120,19 @@ def to_stderr(text: str) -> None:
 @contextmanager
 def collected_warnings(tell: Callable[[str], object] = to_stderr) -> Iterator[list[str]]:
     """Yield the list of what is warned of inside, each sentence once; `tell` is told it at once."""
-    found: list[str] = []
+    sentences: list[str] = []
 
-    def take(sentence: str) -> None:
-        if sentence not in found:
-            found.append(sentence)
+    def add(sentence: str) -> None:
+        if sentence not in sentences:
+            sentences.append(sentence)
             tell(f"warning: {sentence}")
 
     def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
         if not issubclass(category, InterruptedWarning):
-            take(" ".join(str(message).split()))
+            add(" ".join(str(message).split()))
 
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: take(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: add(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("fmepy")
     logger.addHandler(handler)
     passes_on, logger.propagate = logger.propagate, False
@@ -140,7 +140,7 @@ def collected_warnings(tell: Callable[[str], object] = to_stderr) -> Iterator[li
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = show
-            yield found
+            yield sentences
     finally:
         logger.removeHandler(handler)
         logger.propagate = passes_on

@@ -44,7 +44,7 @@ class CalibrationFolder:
         self.path, self.inside = path, path / _INSIDE
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Make the folder and keep other runs out.
 
         Raises
@@ -96,7 +96,7 @@ class CalibrationFolder:
         """
         return load(self.inside / step / "result")
 
-    def keep(self, step: str, result: Any, record: Mapping[str, Any]) -> None:
+    def store(self, step: str, result: Any, record: Mapping[str, Any]) -> None:
         """Keep the result of a step, and forget its checkpoint."""
         place = self.inside / step
         (place / "step.json").unlink(missing_ok=True)  # of the result before
@@ -121,11 +121,11 @@ class CalibrationFolder:
         self.write_json(place / "begun.json", {"inputs": inputs})
         return checkpoint, False, " (starts again; --resume continues from a checkpoint)" if can_go_on else ""
 
-    def mark(self) -> str:
+    def estimates_of(self) -> str:
         """Return of which fits the estimates are that were written last."""
         return str((_read(self.inside / "estimates.json") or {}).get("of", ""))
 
-    def set_mark(self, of: str) -> None:
+    def set_estimates_of(self, of: str) -> None:
         """Note of which fits the estimates are."""
         self.write_json(self.inside / "estimates.json", {"of": of})
 
@@ -141,7 +141,7 @@ class CalibrationFolder:
         """Note that a file was written here."""
         self.write_json(self.inside / "written.json", {**self._written(), name: file_digest(self.path / name)})
 
-    def take_away(self, current: Collection[str]) -> list[str]:
+    def remove_stale(self, current: Collection[str]) -> list[str]:
         """Remove what was written here and is not among the files that count now, and return their names.
 
         A file that somebody has changed since is not touched.
@@ -151,8 +151,8 @@ class CalibrationFolder:
         for name in ours:
             (self.path / name).unlink()
         if old:
-            kept = {name: sha for name, sha in self._written().items() if name in current}
-            self.write_json(self.inside / "written.json", kept)
+            remaining = {name: sha for name, sha in self._written().items() if name in current}
+            self.write_json(self.inside / "written.json", remaining)
         return ours
 
     def _written(self) -> dict[str, Any]:

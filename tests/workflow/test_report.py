@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 import fmepy as fme
 from fmepy.workflow.report.findings import Findings, agreement_facts, agreement_of, runs_of_signs
-from fmepy.workflow.report.page import render, written
+from fmepy.workflow.report.page import make_section, render
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
 from fmepy.workflow.report.words import environment, number
@@ -312,7 +312,7 @@ def agreement(above):
     table = pd.DataFrame({"name": "y", "x": np.arange(n), "obs": 5 + above, "mod": 5.0, "res": -above})
     found = findings(table)
     made = agreement_of(found)
-    written("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
+    make_section("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
     note = environment().get_template("blocks.html").module.note
     notes = [html.unescape(note(v)) for v in agreement_facts(found, made)["variables"] if v["is_noted"]]
     return made, [sentence for _, sentence in found.doubts], notes

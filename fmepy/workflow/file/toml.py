@@ -70,11 +70,11 @@ class TomlTable:
         try:
             data, scanner = tomllib.loads(text), _Scanner(text)
         except tomllib.TOMLDecodeError as error:
-            said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
-            line = (said and said[2]) or str(text.count("\n") + 1)
+            match = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
+            line = (match and match[2]) or str(text.count("\n") + 1)
             if re.match("Cannot|Duplicate", str(error)) and (twice := _Scanner(text).twice):
                 raise ArgumentError(f"{path}:{twice}") from None
-            raise ArgumentError(f"{path}:{line}: this is no TOML: {said[1] if said else error}.") from None
+            raise ArgumentError(f"{path}:{line}: this is no TOML: {match[1] if match else error}.") from None
         except (RecursionError, MemoryError, ValueError) as error:  # ValueError: a number of thousands of digits
             why = error if isinstance(error, ValueError) else "brackets are nested too deeply, or a text is too long"
             raise ArgumentError(f"{path}: this cannot be read: {why}.") from None
@@ -129,7 +129,7 @@ class TomlTable:
         """Return a table that stands at a key, or deeper."""
         return TomlTable(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
 
-    def beside(self, text: str) -> Path:
+    def path_of(self, text: str) -> Path:
         """Return a path of the file, which counts from where the file is."""
         return self.file.parent / Path(text).expanduser()
 
@@ -210,9 +210,9 @@ class _Scanner:
 
 def _parts(text: str) -> list[str]:
     """Return the names that a key or a header, itself a TOML text, is made of."""
-    found, parts = tomllib.loads(text), list[str]()
-    while isinstance(found, dict) and found:
-        (part, found), *_ = found.items()
+    table, parts = tomllib.loads(text), list[str]()
+    while isinstance(table, dict) and table:
+        (part, table), *_ = table.items()
         parts.append(part)
     return parts
 
@@ -232,7 +232,7 @@ _WORDS = (
 
 
 @contextmanager
-def placed(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[None]:
+def located(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[None]:
     """Raise errors of what is done inside as errors of the file: at the line of the argument that they speak of.
 
     Parameters
@@ -243,17 +243,17 @@ def placed(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[
         The sections in which arguments stand, those that come first are looked at first; the first is where an error
         that speaks of none belongs.
     **files : Sheet, optional
-        See `placed_error`.
+        See `located_error`.
     """
     try:
         yield
     except ArgumentError as error:
-        raise placed_error(section, tables, error, **files) from error
+        raise located_error(section, tables, error, **files) from error
     except FmepyError as error:  # a model that cannot be run at its start, where that is tried
         raise section.error(tables[0], str(error)) from error
 
 
-def placed_error(
+def located_error(
     section: TomlTable,
     tables: Sequence[str],
     error: ArgumentError,
@@ -271,12 +271,12 @@ def placed_error(
         return error
     at_row = re.search(r"\brow (\d+)", text)
     place = _place(section, tables, error)
-    said = re.match(r"line (\d+): ", text)
+    at_line = re.match(r"line (\d+): ", text)
     for word, ours in _WORDS:
         text = re.sub(word, ours, text)
-    if isinstance(error, ModelTextError) and said and place == ("model", "equations"):
-        line = section.line(place, int(said[1]))
-        return ArgumentError(f"{section.file}:{line}: {text[said.end() :]}")
+    if isinstance(error, ModelTextError) and at_line and place == ("model", "equations"):
+        line = section.line(place, int(at_line[1]))
+        return ArgumentError(f"{section.file}:{line}: {text[at_line.end() :]}")
     if at_row and data is not None and int(at_row[1]) in data.frame.index:
         return data.error(text.replace(at_row[0], f"line {at_row[1]}"), int(at_row[1]))
     at_event = re.match(r"`events`, row (\d+): |`events\[(\d+)\]", text)
@@ -311,9 +311,9 @@ def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> P
         if isinstance(section.data.get(name), (dict, list)):
             return _deepest((name,), section.data[name], inside)
         for table in tables:
-            held = section.data.get(table)
-            if isinstance(held, dict) and name in held:
-                return _deepest((table, name), held[name], inside)
+            content = section.data.get(table)
+            if isinstance(content, dict) and name in content:
+                return _deepest((table, name), content[name], inside)
     return (tables[0],)
 
 

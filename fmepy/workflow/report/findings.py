@@ -307,9 +307,9 @@ class Agreement:
         return rows.iloc[np.argsort(-rows["z"].abs().to_numpy(), kind="stable")]
 
 
-def agreement_of(found: Findings) -> Agreement | None:
+def agreement_of(findings: Findings) -> Agreement | None:
     """Return the deviations at the fit; None of costs that have no residuals of single readings."""
-    fit = found.fit
+    fit = findings.fit
     table = getattr(None if fit is None else fit.cost, "residuals", None)
     if fit is None or not isinstance(table, pd.DataFrame) or not {"name", "obs", "mod", "res"} <= set(table.columns):
         return None
@@ -317,9 +317,9 @@ def agreement_of(found: Findings) -> Agreement | None:
     table = table[~is_beyond]
     rows = pd.DataFrame({k: table[k].to_numpy() for k in ("name", "x", "obs", "mod")})
     rows["entity"] = [str(e) for e in table["entity"]] if "entity" in table else None
-    rows = found.over_time(rows)
+    rows = findings.over_time(rows)
     rows["x"] = rows["x"].fillna(0.0) if rows["x"].isna().all() else rows["x"]
-    cost = found.task.cost
+    cost = findings.task.cost
     given = bool(getattr(fit.cost, "is_likelihood", False)) or getattr(cost, "err", None) is not None
     z = table["res"].to_numpy(dtype=float, copy=True)
     if not given:
@@ -339,13 +339,13 @@ def _deleted(gaps: Vector, df: float) -> Vector:
     return gaps * np.sqrt(max(df - 1, 1.0) / rest) if squares > 0 else gaps
 
 
-def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
+def agreement_facts(findings: Findings, agreement: Agreement) -> dict[str, Any]:
     """Return what the words on agreement need: each variable, the readings far off, tables and pictures."""
     rows, suspicious = agreement.rows, agreement.suspicious
     variables = [_of_variable(str(name), own, agreement) for name, own in rows.groupby("name", sort=False)]
     compared = " (as compared)" if agreement.kinds else ""
     heads = {
-        "name": "variable", "entity": found.entity_name, "x": found.x_name, "obs": f"read{compared}",
+        "name": "variable", "entity": findings.entity_name, "x": findings.x_name, "obs": f"read{compared}",
         "mod": f"model{compared}", "z": "deviation, sd",
     }  # fmt: skip
     if suspicious["entity"].isna().all():
@@ -354,8 +354,8 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
         "beyond": agreement.n_beyond, "by_chance": _chance_of(rows["z"].abs().to_numpy(), len(suspicious)),
         "table": pd.DataFrame([v["row"] for v in variables]), "heads": heads,
-        "suspicious": found.with_dates(suspicious[list(heads)], "x"),
-        "pictures": partial(residual_pictures, found, agreement),
+        "suspicious": findings.with_dates(suspicious[list(heads)], "x"),
+        "pictures": partial(residual_pictures, findings, agreement),
     }  # fmt: skip
 
 
@@ -470,7 +470,7 @@ def _all_shorter(n: int, length: int) -> float:
     return 2 * share[n] if n else 1.0
 
 
-def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
+def residual_pictures(findings: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     from fmepy.plotting.axes import MOST_NAMED, add_legend, color
     from fmepy.plotting.petab import mark_rest, times_behind
@@ -492,7 +492,7 @@ def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pi
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
             ax.set(ylabel="deviation, sd", ylim=(-top, top))
             mark_rest(ax, rows["x"])
-            found.label_x(ax)
+            findings.label_x(ax)
             ax.set_title(name, fontsize="medium")
             if ax is axes[0] and 1 < own["entity"].nunique() <= MOST_NAMED:
                 add_legend(ax, "above")

@@ -224,18 +224,18 @@ def _image(svg: str) -> str:
     return "data:image/svg+xml," + quote("\n".join(short), safe=_SAFE)
 
 
-def _rounded(found: re.Match[str]) -> str:
-    text = f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+def _rounded(match: re.Match[str]) -> str:
+    text = f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
 
 
 def _thinned(ax: Axes) -> str:
     """Leave evenly spaced points of very many, and return what is to be said of it."""
-    said = ""
+    note = ""
     for line in ax.lines:
         x, y = (np.asarray(v) for v in line.get_data(orig=True))
         step = -(-x.size // MOST_POINTS)
         if step > 1 and line.get_marker() not in ("None", None, "", " "):
             line.set_data(x[::step], y[::step])
-            said = f"One in {step} of very many points is drawn."
-    return said
+            note = f"One in {step} of very many points is drawn."
+    return note

@@ -83,7 +83,7 @@ def plural(name: str) -> str:
     return re.sub(r"(?<=[^aeiou])y$", "ie", re.sub(r"(s|x|ch|sh)$", r"\1e", name)) + "s"
 
 
-def names(given: Iterable[object], most: int = MOST_NAMES) -> str:
+def names(items: Iterable[object], most: int = MOST_NAMES) -> str:
     """Return names as a sentence lists them, of many the first.
 
     Examples
@@ -91,16 +91,16 @@ def names(given: Iterable[object], most: int = MOST_NAMES) -> str:
     >>> names(["a"]), names(["a", "b", "c"]), names("abcd", most=2)
     ('a', 'a, b and c', 'a, b and 2 more')
     """
-    all_of_them = [str(name) for name in given]
+    all_of_them = [str(name) for name in items]
     *first, last = all_of_them or ["none"]
     if len(all_of_them) > most:
         first, last = all_of_them[:most], f"{len(all_of_them) - most} more"
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def have(given: Sequence[object], one: str, many: str) -> str:
+def have(things: Sequence[object], one: str, many: str) -> str:
     """Return the word that fits the number of things."""
-    return one if len(given) == 1 else many
+    return one if len(things) == 1 else many
 
 
 def duration(seconds: float) -> str:
@@ -145,11 +145,11 @@ def environment() -> Environment:
     """Return what renders templates: in pages everything is escaped but what they say themselves."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    jinja = Environment(
         loader=PackageLoader(__package__), autoescape=lambda name: name is None or name.endswith(".html"),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration, short, listed, paragraphs)}
-    blocks = made.get_template("blocks.html").module
-    made.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")} | {"inf": math.inf}
-    return made
+    jinja.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration, short, listed, paragraphs)}
+    blocks = jinja.get_template("blocks.html").module
+    jinja.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")} | {"inf": math.inf}
+    return jinja

@@ -22,7 +22,7 @@ import pandas as pd
 from fmepy.errors import ArgumentError
 from fmepy.fitting.result import ModFit
 from fmepy.parameters.entities import entity_text
-from fmepy.workflow.file.observations import read_beside
+from fmepy.workflow.file.observations import read_table_file
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.file.toml import Place, TomlTable
 from fmepy.workflow.report.words import environment
@@ -107,7 +107,7 @@ class CalibrationTask:
 
     def table(self, key: Place, file: str) -> pd.DataFrame:
         """Return the table of a file that a key names, read as the data are."""
-        return read_beside(self.case.section, key, file).frame.reset_index(drop=True)
+        return read_table_file(self.case.section, key, file).frame.reset_index(drop=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -215,7 +215,7 @@ class CalibrationStep:
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
         """Return in words how much there is to run, for ``fmepy check``: "8 starts"; ours stand in ``sizes.txt``."""
-        return self._told("sizes.txt", task, arguments)
+        return self._render_sentence("sizes.txt", task, arguments)
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse what the model or the cost cannot do, before anything runs; ArgumentError with the line."""
@@ -230,17 +230,17 @@ class CalibrationStep:
 
     def verdict(self, task: CalibrationTask, result: Any) -> str:
         """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
-        return self._told("verdicts.txt", result)
+        return self._render_sentence("verdicts.txt", result)
 
-    def _told(self, file: str, *given: Any) -> str:
+    def _render_sentence(self, file: str, *arguments: Any) -> str:
         sentence = getattr(environment().get_template(file).module, self.name, None)
-        return "" if sentence is None else str(sentence(*given, self))
+        return "" if sentence is None else str(sentence(*arguments, self))
 
     def failed_runs(self, result: Any) -> tuple[int, int, str]:
         """Return how many of its runs failed, of how many, and the message of one of them."""
         return 0, 0, ""
 
-    def facts(self, found: Findings, result: Any) -> Mapping[str, Any]:
+    def facts(self, findings: Findings, result: Any) -> Mapping[str, Any]:
         """Return what the template of its section needs: numbers, names, tables, functions that draw a picture."""
         return {}
 

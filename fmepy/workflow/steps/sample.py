@@ -90,16 +90,16 @@ class SampleStep(CalibrationStep):
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModMCMC:
         fit = best_fit(done)
-        words: dict[str, Any] = {"niter": self.niter, **_from_fit(task, fit, arguments, options), **arguments}
+        keywords: dict[str, Any] = {"niter": self.niter, **_from_fit(task, fit, arguments, options), **arguments}
         how = {"executor": options.executor, "progress": options.progress, "prior": task.chain_prior}
-        n = words.get("chains", 1)
-        with _watched(options, n, n * words["niter"]) if options.executor is not None and n > 1 else nullcontext():
+        n = keywords.get("chains", 1)
+        with _watched(options, n, n * keywords["niter"]) if options.executor is not None and n > 1 else nullcontext():
             if (options.checkpoint / HEADER).exists():
                 chain = resume_mcmc(task.scaled_cost, options.checkpoint, **how)
             else:
                 chain = modMCMC(
                     task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(),
-                    seed=options.seed, checkpoint=options.checkpoint, checkpoint_every=options.every, **how, **words,
+                    seed=options.seed, checkpoint=options.checkpoint, checkpoint_every=options.every, **how, **keywords,
                 )  # fmt: skip
         options.remember(chain.message)
         return chain
@@ -113,18 +113,18 @@ class SampleStep(CalibrationStep):
     def failed_runs(self, result: ModMCMC) -> tuple[int, int, str]:
         return result.failures, int(result.iterations.sum() + result.count["dr_steps"].sum()), result.last_failure
 
-    def facts(self, found: Findings, result: ModMCMC) -> Mapping[str, Any]:
-        chain = natural_chain(found.task, result)
+    def facts(self, findings: Findings, result: ModMCMC) -> Mapping[str, Any]:
+        chain = natural_chain(findings.task, result)
         summary, own = chain.summary(), [str(c) for c in chain.pars.columns]
         one_in = max(1, -(-chain.n_draw // _MOST_DRAWN))
         return {
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
-            "one_in": one_in, "summary": _summary(found, summary), "HEADS": _HEADS, "tone": _tone,
+            "one_in": one_in, "summary": _summary(findings, summary), "HEADS": _HEADS, "tone": _tone,
             "histograms": partial(
                 drawn_each, own, lambda shown, axes: chain.hist(which=shown, axes=axes),
-                finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3)),
-            "courses": partial(_courses, found, chain, own, one_in),
+                finish=lambda ax, k: ax.set_xlabel(findings.label(own[k])), size=(3.4, 2.3)),
+            "courses": partial(_courses, findings, chain, own, one_in),
         }  # fmt: skip
 
 
@@ -151,14 +151,14 @@ def _watched(options: RunOptions, chains: int, total: int) -> Iterator[None]:
 
 def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
     """Return the proposal and the variance of the residuals that the fit gives."""
-    words: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     covariance = fit.cov_scaled
     known = np.isfinite(np.diag(covariance.to_numpy()))
     if known.any():
         box = (task.upper - task.lower).to_numpy(dtype=float)
         sd = np.where(np.isfinite(box), _OF_BOX * box, _OF_SIZE * np.abs(fit.par.to_numpy()) + _OF_BOX)
         filled = np.where(np.outer(known, known), covariance.to_numpy(), np.diag(sd**2))
-        words["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
+        keywords["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
     if not known.all() and "jump" not in arguments:
         held = ", ".join([*fit.at_bound, *fit.at_kink])
         why = f"{held} lies on a bound{' or a kink' if fit.at_kink else ''}" if held else "it is singular"
@@ -167,17 +167,17 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
             size += f" for {'it' if sum(~known) == 1 else 'them'}"
         options.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
-    return words | {"var0": variance_of(fit, "wvar0" in arguments or "n0" in arguments)}
+    return keywords | {"var0": variance_of(fit, "wvar0" in arguments or "n0" in arguments)}
 
 
 # --- in the report
 
 
-def _summary(found: Findings, summary: Any) -> pd.DataFrame:
+def _summary(findings: Findings, summary: Any) -> pd.DataFrame:
     table = summary.frame.T.join(summary.diagnostics.filter(["rhat", *_DRAWS])).round(dict.fromkeys(_DRAWS, 0))
     columns = ["mean", "sd", *(column for column in _HEADS if column in table)]
     shown: pd.DataFrame = table[columns].rename_axis("parameter").reset_index()
-    found.add_units(shown, 1)
+    findings.add_units(shown, 1)
     return shown
 
 
@@ -187,7 +187,7 @@ def _tone(row: Any, column: str) -> str:
     return "bad" * (column in _DRAWS and not row[column] >= SampleStep.ess)
 
 
-def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: Any) -> Pictures:
+def _courses(findings: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: Any) -> Pictures:
     few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % one_in == 0
     thin = replace(
         chain, pars=chain.pars[few], SS=chain.SS[few], sig=None if chain.sig is None else chain.sig[few],
@@ -195,5 +195,5 @@ def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **wor
     )  # fmt: skip
     return drawn_each(
         own, lambda shown, axes: thin.plot(which=shown, axes=axes), size=(PANEL[0], 2.4),
-        finish=lambda ax, k: ax.set_ylabel(found.label(own[k])), **words,
+        finish=lambda ax, k: ax.set_ylabel(findings.label(own[k])), **words,
     )  # fmt: skip

@@ -63,12 +63,12 @@ def known_covariance(task: CalibrationTask, fit: ModFit) -> tuple[pd.DataFrame |
     """
     C = natural_covariance(task, fit)
     has = np.isfinite(np.diag(C.to_numpy()))
-    C, left = C.loc[has, has], [str(n) for n in C.index[~has]]
+    C, unknown = C.loc[has, has], [str(n) for n in C.index[~has]]
     if not has.any() or not np.isfinite(C.to_numpy()).all():
         return None, "the fit has no covariance, all estimates are taken as known"
-    bound = left and not set(left) - set(fit.at_bound)
-    why = f" (on {'its bound' if len(left) == 1 else 'their bounds'})" if bound else ""
-    return C, f"{', '.join(left)}{why} {'is' if len(left) == 1 else 'are'} taken as known" if left else ""
+    bound = unknown and not set(unknown) - set(fit.at_bound)
+    why = f" (on {'its bound' if len(unknown) == 1 else 'their bounds'})" if bound else ""
+    return C, f"{', '.join(unknown)}{why} {'is' if len(unknown) == 1 else 'are'} taken as known" if unknown else ""
 
 
 def at_natural_end(task: CalibrationTask, fit: ModFit) -> list[str]:
@@ -87,11 +87,11 @@ def estimates(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
     columns = {"lower": task.lower, "upper": task.upper, "start": task.start}
-    said = {name: task.case.parameter(name) for name in names}
+    parameters = {name: task.case.parameter(name) for name in names}
 
     def own(column: str, name: str, value: float) -> float:  # as it stands in the file, without rounding on the way
-        there = getattr(said[name], column, value)
-        return float(there) if np.isclose(there, value, rtol=1e-9, atol=0) else value
+        in_file = getattr(parameters[name], column, value)
+        return float(in_file) if np.isclose(in_file, value, rtol=1e-9, atol=0) else value
 
     table = pd.DataFrame({"parameter": names, "estimate": natural(task, fit.par).to_numpy(), "se": se})
     for column, values in columns.items():
@@ -110,10 +110,10 @@ def interval(task: CalibrationTask, fit: ModFit, level: float = LEVEL) -> pd.Dat
 def check_named(task: CalibrationTask, step: str, key: str, given: Any, known: Iterable[Any]) -> None:
     """Refuse names in an argument of a step that nobody bears, with the line and the nearest; positions may stand."""
     names = [given] if isinstance(given, str) else list(given or ())
-    there = [str(k) for k in known]
+    known_names = [str(k) for k in known]
     for name in names:
         if isinstance(name, str):
-            check_known(name, there, f"`{key}` names {name!r}.", partial(task.error, (step, key)))
+            check_known(name, known_names, f"`{key}` names {name!r}.", partial(task.error, (step, key)))
 
 
 def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
