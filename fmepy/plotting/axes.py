@@ -22,7 +22,7 @@ from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.types import Axes, AxesArray
 
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#332288")
-"""Of Okabe and Ito, without what is faint on white, and indigo: the colour-blind tell every two of them apart."""
+"""Of Okabe and Ito, without what is faint on white, and indigo: colour-blind readers can distinguish every two."""
 WARNING = COLORS[3]
 MARKERS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
@@ -204,7 +204,7 @@ def _calendar(thing: Any) -> Any:
 
 
 def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, calendar: Any) -> None:
-    """Apply what the user asked of the panels that are drawn."""
+    """Apply the user's settings to the panels."""
     from fmepy.plotting.ticks import date_ticks, tidy_ticks
 
     flat: list[Axes] = panels.ravel().tolist()
@@ -282,7 +282,7 @@ def one_per_panel(key: str, value: Any, n: int, what: str = "panels") -> list[An
 
 
 def set_axes(ax: Axes, x_name: str, name: str, xyswap: bool = False) -> None:
-    """Label a panel, and let x go down if it stands on the vertical axis."""
+    """Label a panel, and let x go down if it is on the vertical axis."""
     ax.set(**{"xlabel": name, "ylabel": x_name} if xyswap else {"xlabel": x_name, "ylabel": name})
     if xyswap and not ax.yaxis_inverted():
         ax.invert_yaxis()
@@ -401,7 +401,7 @@ def name_rows(ax: Axes, names: Sequence[Any]) -> None:
 
 
 def name_columns(ax: Axes, names: Sequence[str]) -> None:
-    """Name what stands side by side, slanted where the names are wide."""
+    """Name the columns of a chart, slanted where the names are wide."""
     inches = (max(map(len, names), default=0) + 2) * len(names) * 0.09
     wide = inches > ax.get_window_extent().width / ax.figure.figure.dpi
     ax.set_xticks(np.arange(len(names)), list(names), rotation=30 if wide else 0, ha="right" if wide else "center")
@@ -409,7 +409,7 @@ def name_columns(ax: Axes, names: Sequence[str]) -> None:
 
 
 def bins_of(values: Any) -> Any:
-    """Return the bins of a histogram, as matplotlib takes them: of many values their number is kept small."""
+    """Return the bins of a histogram, as matplotlib takes them: few of many values."""
     return "auto" if len(values) < 2000 else 40
 
 
@@ -459,7 +459,7 @@ class _AsTheLegend:
 
 
 def add_legend(ax: Axes, legpos: str = "above") -> None:
-    """Draw the legend of the labelled artists of a panel, if there are any; the title of an earlier one stays.
+    """Draw the legend of the labelled artists of a panel, if any; the title of an earlier legend remains.
 
     "above" the panel it covers nothing, and a title that is set later goes above the legend: titles keep clear of an
     Axes' children, but not of its legend, so that an empty child lies where the legend is.

@@ -151,7 +151,7 @@ def plot_autocorrelation(
 
 @picture
 def plot_ranks(draws: pd.DataFrame, *, bins: int = 20, axes: Any = None, **kwargs: Any) -> AxesArray:
-    """Draw how the pooled ranks of the draws are shared out among the chains, a step line per chain; return the Axes.
+    """Draw the distribution of the pooled ranks of the draws over the chains, a step line per chain; return the Axes.
 
     Chains that agree are even: near the dashed line everywhere. A chain high on the left has too many small values,
     one that is high at both ends is too wide.

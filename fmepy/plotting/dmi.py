@@ -89,7 +89,7 @@ def _bend(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
 
 
 def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> list[str]:
-    """Return the modules in the order in which they stand: next to the last one, what is tied to it most."""
+    """Order the modules around the circle: next to each the one that shares most variables with it."""
     number = {n: i for i, n in enumerate(names)}
     ties = np.zeros((len(names), len(names)))
     for (a, b), variables in links.items():
@@ -116,7 +116,7 @@ def _from_data(system: Any) -> dict[str, int]:
 def _box(
     ax: Axes, name: str, place: NDArray[np.float64], color: Any, from_data: int, size: float, angle: float | None
 ) -> Text:
-    """Write a module's box: level in the place itself, or outwards from it in the direction of `angle`."""
+    """Write a module's box: level at its place, or outwards from it in the direction of `angle`."""
     shown = name if len(name) <= 24 else name[:23] + "…"
     box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": color, "linewidth": min(1.5, size / 5)}
     if angle is None:

@@ -44,8 +44,8 @@ def observed(
     ----------
     obs : table, sequence of tables, or None
     x_name : str
-        What the output calls its x; with `needs_x` every table must have it, else its place tells x where it is not
-        there, and the first table names it.
+        What the output calls its x; with `needs_x` every table must have it; else the place of x stands in for the
+        name, and the first table names it.
     known, shown : sequence of str
         Variables of the output, and those that have a panel.
 
@@ -143,7 +143,7 @@ def _marks_by_variable(marks: Mapping[str, Any], names: Sequence[str]) -> dict[s
         return dict.fromkeys(names, *marks.values())
     out = {}
     for column, values in marks.items():
-        # a word of it: "mark_B" is of B, and "mark" of nobody, though m stands in it
+        # a word of it: "mark_B" is of B, and "mark" of no variable, though it contains m
         mine = max(
             (n for n in names if re.search(rf"(?<![^\W_]){re.escape(n)}(?![^\W_])", column)), key=len, default=None
         )
@@ -161,7 +161,7 @@ def observed_points(
     ----------
     tables : sequence of tables, wide or long
         A column that holds nothing but "<", ">", "=" and empty cells marks readings beyond a limit; in a wide table of
-        several variables those of the variable that stands in its name, such as "mark_B".
+        several variables those of the variable in its name, such as "mark_B".
     x_name : str, optional
         The column of x, where a table has it; else x is the first column (wide) or the second (long).
     variables : sequence of str, optional
@@ -202,10 +202,10 @@ def dated_days(tables: Sequence[Any]) -> tuple[list[Any], Any]:
 
 
 def table_of_variables(thing: Any, label: str) -> pd.DataFrame:
-    """Return a table with x and at least one variable; `told` is its name in messages."""
+    """Return a table with x and at least one variable; `label` is its name in messages."""
     table = as_table(thing, label)
     if table.shape[1] < 2:
-        raise DataError(f"`{label}` needs x and at least one variable beside it; it has {listed(table.columns)}.")
+        raise DataError(f"`{label}` needs x and at least one variable; it has {listed(table.columns)}.")
     return table
 
 
@@ -227,7 +227,7 @@ def _long(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[_Part],
     value = next((j for j in range(1, len(names)) if j != place), None)
     if value is None:
         raise DataError(
-            f"Data set {i} is long (its first column is text) and needs a column of values beside {names[0]!r} and "
+            f"Data set {i} is long (its first column is text) and needs a column of values besides {names[0]!r} and "
             f"{names[place]!r}."
         )
     xs, ys = _numbers(table, place, i), _numbers(table, value, i)

@@ -21,7 +21,7 @@ _LONG = ["var", "time", "depth", "value"]
 def plot_image(table: pd.DataFrame, edges: Vector, name: str, *, unit: str = "", ax: Any = None, **kwargs: Any) -> Any:
     """Return the axes on which a profile is drawn as colours; see `ProfileModel.image`.
 
-    A time stands in the middle of its column, whose edges are halfway to its neighbours.
+    A time is in the middle of its column, whose edges are halfway to its neighbours.
     """
     ax = get_ax(ax)
     _draw_image(ax, table, edges, name, unit, **kwargs)

@@ -68,7 +68,7 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
             mine = labels == variable
             at, values = _courses(x[mine & ~spreads], S[mine & ~spreads])
             if sens.profiles and title not in upright and (values == values[0]).all():
-                at, values = at[:1], values[:1]  # a scalar beside the profiles
+                at, values = at[:1], values[:1]  # a scalar, not a profile
             dashes: dict[str, Any] = {"linestyle": DASHES[k % len(DASHES)]} if len(groups[title]) > 1 else {}
             for j, name in enumerate(sens.pars.index):
                 look = point_look(j) if len(at) == 1 else {**line_look(j), **dashes}
@@ -235,7 +235,7 @@ def plot_collinearity(
 
 
 def _spread(sizes: Any) -> Any:
-    """Return small offsets that part the points of one size: fixed, so that the picture is."""
+    """Return small fixed offsets that separate the points of one size."""
     offset = np.zeros(len(sizes))
     for n in np.unique(sizes):
         rows = np.flatnonzero(sizes == n)
@@ -281,7 +281,7 @@ def plot_identifiability(result: Any, *, axes: Any = None, **kwargs: Any) -> Axe
 def plot_global_indices(result: Any, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw global indices, one panel a variable; return the Axes.
 
-    Single outputs: bars with intervals, total beside first order (or mean |effect| beside its standard deviation).
+    Single outputs: bars with intervals, total next to first order (or mean |effect| next to its standard deviation).
     Courses: lines over x, total drawn, first order dashed. `kwargs` go to the bars or lines.
     """
     measures, over_x = _BARS[result.method], result.xname is not None

@@ -1,4 +1,4 @@
-"""A calibration file, worked on step by step: what `calibrate` and ``fmepy calibrate`` do."""
+"""Run a calibration file step by step: `calibrate`, and what ``fmepy calibrate`` calls."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def calibrate(
         Worker processes, in place of the file's. The numbers do not depend on it.
     resume : bool
         True: a step that was killed goes on from its last checkpoint, to the same result. A step that is done, and
-        whose inputs are the same, is kept in any case.
+        whose inputs are the same, is reused in any case.
     python : bool
         False refuses files that name Python code.
     progress : bool or callable
@@ -146,7 +146,7 @@ def calibrate(
 
 
 def calibration(runner: CalibrationRun) -> Calibration:
-    """Return what there is of a run that has ended."""
+    """Return the results of a run that has ended."""
     results = {name: runner.results[name] for name in runner.names if name in runner.results}
     if "fit" in results:
         results["fit"] = runner.best([name for name in FITS if name in runner.results])
@@ -157,7 +157,7 @@ def prepared(
     file: Path, *, output: Any = None, steps: Any = None, seed: Any = None, executor: Any = None, resume: bool = False,
     python: bool = True, problem: Path | None = None,
 ) -> CalibrationRun:  # fmt: skip
-    """Return what a file asks for, read and checked: nothing is run, and nothing written.
+    """Read and check a calibration file; nothing is run, and nothing is written.
 
     `problem` is what the file was made of, if it was: messages and the report name it.
 
@@ -190,7 +190,7 @@ def prepared(
 
 
 def _command(file: Path, output: Any, steps: Any, seed: Any, executor: Any, python: bool) -> str:
-    """Return what does the same from a terminal, wherever one is."""
+    """Return the command that repeats the run from any folder."""
     words = ["fmepy", "calibrate", str(file.resolve()), "--out", str(Path(output).resolve())]
     words += [] if steps is None else ["--steps", ",".join(str(s).strip() for s in steps)]
     words += [] if seed is None else ["--seed", str(seed)]
@@ -198,7 +198,7 @@ def _command(file: Path, output: Any, steps: Any, seed: Any, executor: Any, pyth
     return shlex.join(words + ([] if python else ["--no-python"]))
 
 
-# --- what a file asks for, in lines
+# --- the lines of `fmepy check`
 
 
 def preview(task: CalibrationTask, steps: Sequence[str] | None = None) -> list[str]:

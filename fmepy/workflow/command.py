@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _help(text: str | None) -> dict[str, Any]:
-    """Return how a docstring is shown: what stands before the arguments, and what after them."""
+    """Split a docstring into the text before the list of arguments and the text after it."""
     about, *more = re.split(r"\n\n(?=[^\n]*:\n)", (text or "").strip(), maxsplit=1)
     formatter = argparse.RawDescriptionHelpFormatter
     return {"description": about, "epilog": "".join(more), "formatter_class": formatter, "allow_abbrev": False}
@@ -104,7 +104,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextmanager
 def _as_interrupt(number: int) -> Iterator[list[int]]:
-    """Take a signal for Ctrl-C, unless who runs us has a use for it; yield what has arrived."""
+    """Treat a signal as Ctrl-C, unless the caller handles it; yield the list of signals that arrived."""
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) is not signal.SIG_DFL:
         yield arrived
@@ -122,7 +122,7 @@ def _as_interrupt(number: int) -> Iterator[list[int]]:
 
 
 def _execute(arguments: argparse.Namespace) -> int:
-    """Run a command; whatever happens ends with an exit code, and a message."""
+    """Run a command; turn every error into a message and an exit code."""
     try:
         code: int = arguments.execute(arguments)
         sys.stdout.flush()
@@ -152,9 +152,9 @@ def check(arguments: argparse.Namespace) -> int:
     columns of the data, model, cost, parameters, and the steps with how much there is to run.
 
     Nothing is run and nothing is written. A Python file that the model names is imported; nothing in it is called. What
-    was found in the data (separator, encoding, decimal comma, replicates) is told on stderr.
+    was found in the data (separator, encoding, decimal comma, replicates) is printed on stderr.
 
-    exit codes: 0 it could be run; 2 a mistake, which is told with its file and line.
+    exit codes: 0 it could be run; 2 a mistake, with its file and line.
     """
     from fmepy.exchange.case import as_case
     from fmepy.workflow.calibration import prepared, preview
@@ -177,14 +177,14 @@ def calibrate(arguments: argparse.Namespace) -> int:
     Run the steps that a calibration file describes: screen, fit, multistart, profile, sample, ranges, scenarios,
     filter. What is done is kept, and not done again unless what it depends on has changed.
 
-    Progress, warnings and demands that were missed are told on stderr; stdout ends with the path of the report.
+    Progress, warnings and demands that were missed are printed on stderr; stdout ends with the path of the report.
 
     writes to the folder (default: that of the file, or NAME_report beside it):
       report.html                      everything, in one file that opens anywhere
       estimates.csv residuals.csv fit.json                 of the best fit
       screen.csv collin.csv starts.csv optima.csv profile.csv intervals.csv
       sample.csv sample_summary.csv ranges.csv scenarios.csv filter.csv
-      run.json                         what was asked, with what, and what came of it
+      run.json                         the request, its inputs and versions, and the outcome
 
     exit codes: 0 done, all demands met; 1 a step failed (so does a fit that did not converge, and a step most of whose
     runs failed, unless [require] allows it), a demand of [require] was missed, or the disk is full;
@@ -197,7 +197,7 @@ def calibrate(arguments: argparse.Namespace) -> int:
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
         if (number := getattr(arguments, word)) is not None:
             whole_number(number, f"--{word}", least, most)
-    path = Path(arguments.file)  # what comes of a problem that is no calibration file goes beside it
+    path = Path(arguments.file)  # the default folder of a PEtab problem is next to it
     with as_case(path) as file, collected_warnings():
         output = arguments.out or (None if path == file else path.with_name(f"{path.stem}_report"))
         runner = prepared(
@@ -258,11 +258,11 @@ def run(arguments: argparse.Namespace) -> int:
     Run the model that a TOML file describes: modules, data base, times and steps; or that of a calibration file, which
     gives its outputs alone.
 
-    What is missing, redundant or in conflict between the modules and the data base is told on stderr.
+    What is missing, redundant or in conflict between the modules and the data base is printed on stderr.
 
     writes to the folder (default: the file's name without .toml, beside it):
       outputs.csv        a row a time, a column a variable
-      diagnostics.csv    what was told of modules and data
+      diagnostics.csv    messages on modules and data
       variable_map.csv   which module assigns and which reads each variable
       convergence.csv    how loops across modules settled, a row a loop and step
       outputs.png        the outputs against time (not with --no-plots)
@@ -300,8 +300,8 @@ def map_variables(arguments: argparse.Namespace) -> int:
     Print the variable map of the model that a TOML file describes, without running it.
 
     A row a variable, a column a module: endogenous where the module assigns it, exogenous where it only reads it, both
-    where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is told on
-    stderr.
+    where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is printed
+    on stderr.
 
     writes to the folder (default: the file's name without .toml, beside it):
       variable_map.csv   the map
@@ -324,9 +324,9 @@ def map_variables(arguments: argparse.Namespace) -> int:
 
 
 def _open_model(arguments: argparse.Namespace, *, strict: bool = False) -> tuple[Any, Path]:
-    """Return the model of a file, what is told of it on stderr, and the folder to write to, made.
+    """Return the model of a file and the folder to write to, which is made; warnings go to stderr.
 
-    That is the one that was named, or that of the file's stem beside it.
+    The folder is the one named, or the file's name without its suffix, next to the file.
 
     Raises
     ------
@@ -432,6 +432,6 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], dict[str, dict[st
 """By name what runs, and its arguments as argparse takes them.
 
 The docstring of a command is its help: a line, what it does, and, from the first line that ends with a colon on, what
-stands below the options. A mistake in a file or in the arguments ends with exit code 2 and a message that says where;
+is shown below the options. A mistake in a file or in the arguments ends with exit code 2 and a message that says where;
 nothing shows a traceback.
 """

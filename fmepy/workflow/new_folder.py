@@ -190,7 +190,7 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
     rest = [c for c in numeric if c != columns.x]
     if not rest:
         raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
-                            f"{listed(frame.columns)}; a draft needs times and, beside them, readings."
+                            f"{listed(frame.columns)}; a draft needs times and readings."
                             f"{'' if frame.empty or _share(frame.iloc[0], NUMBER) else UNITS_BELOW}")  # fmt: skip
     first = frame.columns[0]
     if first in texts and named(_VALUES, rest):
@@ -211,7 +211,7 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
                                                                   (columns.x, columns.entity))]  # fmt: skip
         columns.observed = {c: bare[c] for c in readings if c not in fixed}
     if not columns.observed:
-        raise ArgumentError(f"{path}: beside the times {columns.x!r} no column of readings changes.")
+        raise ArgumentError(f"{path}: no column of readings changes, apart from the times {columns.x!r}.")
     own = [k for k in (columns.x, columns.y, columns.err) if k in numeric]
     for c in (*own, *(() if columns.y else columns.observed), *columns.errors.values()):
         sheet.numbers(c, missing=c != columns.x, hint=" Leave the cell empty where nothing was read.")
@@ -252,7 +252,7 @@ def _guess_errors(columns: DraftColumns, bare: dict[str, str], rest: list[str]) 
 
 
 def _variables(names: Iterable[str]) -> list[str]:
-    """Return names that a model can have, none twice."""
+    """Return valid and unique names for variables of a model."""
     out: list[str] = []
     for name in names:
         plain = re.sub(r"\W+", "_", name).strip("_") or "y"
@@ -301,7 +301,7 @@ def draft(name: str, sheet: Sheet, columns: DraftColumns, file: str, is_stacked:
 
 
 def _unit_of_dates(sheet: Sheet, name: str) -> str:
-    """Return the unit in which the dates span some tens or hundreds."""
+    """Return the unit in which the dates span tens or hundreds."""
     days = float(sheet.since(name, "days")[0].max())
     return "hours" if days < 4 else "days" if days < 4000 else "years"
 

@@ -1,4 +1,4 @@
-"""Which steps run, on which results of others, what makes a result another one, and what a file demands of it."""
+"""Which steps run, which results they need, when a result is out of date, and the demands of a file."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "nlopt", "lmfit", "emcee", 
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
+    """Return the versions of the packages that compute."""
     own = {"fmepy": __version__, "python": platform.python_version()}
     return own | {package: version(package) for package in _PACKAGES}
 
 
 def selected_steps(case: Case, requested: Iterable[str] | None) -> list[str]:
-    """Return the steps to be run or kept, in order: those that are asked for and what they need of the file.
+    """Return the steps to run or reuse, in order: those requested, and those of the file that they need.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def _alternatives(need: str) -> Sequence[str]:
 
 
 def providers(case: Case, name: str, arguments: Mapping[str, Any], is_available: Callable[[str], bool]) -> list[str]:
-    """Return the steps whose results a step takes, of those that are there.
+    """Return the steps whose results a step takes, of those available.
 
     A result of a step that the file does not have is taken only where the file has none that would do.
 
@@ -86,7 +86,7 @@ def providers(case: Case, name: str, arguments: Mapping[str, Any], is_available:
 
 
 def code_of(step: CalibrationStep) -> list[str]:
-    """Return the source of a step from outside, an input of its result; fmepy's own changes with the version."""
+    """Return the source code of a user's own step, an input of its result; fmepy's own changes with the version."""
     outside = [c for c in type(step).__mro__ if c.__module__.partition(".")[0] not in ("fmepy", "builtins")]
     functions = [f for c in outside for f in vars(c).values() if inspect.isfunction(f)]
     files = sorted({f.__code__.co_filename for f in functions})
@@ -107,7 +107,7 @@ MOST_FAILURES = 0.5
 
 
 def _of(demand: str) -> tuple[Sequence[str], Requirement | None]:
-    """Return the steps that answer a demand, one of which must be there, and how one does."""
+    """Return the steps that can answer a demand, of which one is needed, and the requirement."""
     if demand in ("converged", "failures"):
         return (FITS if demand == "converged" else tuple(STEPS)), None
     return next(((n,), step.requirements[demand]) for n, step in STEPS.items() if demand in step.requirements)
@@ -126,7 +126,7 @@ def check_demands(case: Case) -> None:
 
 
 def unmet(case: Case, name: str, result: Any) -> dict[str, str]:
-    """Return why a result counts as none, by the demand that is missed: of every step, said in the file or not."""
+    """Return why a result counts as failed, by the demand that it misses, whether the file states it or not."""
     reasons = {}
     n, of, first = STEPS[name].failed_runs(result)
     if n > case.require.get("failures", MOST_FAILURES) * of:
@@ -140,7 +140,7 @@ def unmet(case: Case, name: str, result: Any) -> dict[str, str]:
 
 
 def judge_demands(case: Case, results: Results) -> list[dict[str, Any]]:
-    """Return what was demanded and found, and whether that is met; None where the step was not asked for."""
+    """Return each demand, the value found, and whether it is met (None if the step was not run)."""
     out = []
     for demand, wanted in case.require.items():
         value, met, text = None, None, f"{demand}: not judged, as its step was not run."
@@ -151,7 +151,7 @@ def judge_demands(case: Case, results: Results) -> list[dict[str, Any]]:
 
 
 def _judge_demand(demand: str, wanted: Any, results: Results) -> tuple[Any, bool, str]:
-    """Return what was found, whether it is met (NaN never is), and that in a sentence."""
+    """Return the value found, whether the demand is met (by NaN never), and a sentence."""
     (step, *_), requirement = _of(demand)
     value: Any
     if demand == "converged":

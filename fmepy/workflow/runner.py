@@ -1,6 +1,6 @@
-"""One run of a calibration file: its steps in order, what is kept and what runs, and what is written.
+"""One run of a calibration file: its steps in order, reused or run, and what is written.
 
-What ``run.json`` holds: what was asked, with what, and what came of it.
+``run.json`` holds the request, its inputs and versions, and the outcome.
 
 Dates, durations, paths and the number of workers stand nowhere else but in the report::
 
@@ -109,7 +109,7 @@ class CalibrationRun:
         self._stopped = ""  # why no further step is begun
 
     def do(self, display: Display) -> None:
-        """Run what is not done yet, and write what it gives.
+        """Run the steps that have no current result, and write tables and report.
 
         Raises
         ------
@@ -141,7 +141,7 @@ class CalibrationRun:
     # --- what is there
 
     def _find_reusable(self) -> None:
-        """See which steps will be kept, before anything runs; refuse those that miss what they need."""
+        """Find the steps whose results can be reused; refuse those that lack what they need."""
         known: dict[str, str] = {}
         for name in STEPS:
             record, arguments = self.folder.record(name), self.case.steps.get(name)
@@ -162,22 +162,22 @@ class CalibrationRun:
         self._inputs = {name: known[name] for name in self._kept if name not in self.names}
 
     def _digest(self, name: str, arguments: Mapping[str, Any], sources: Mapping[str, str]) -> str:
-        """Return what stands for all that the result of a step depends on, `taken` of the steps whose it takes."""
+        """Return the digest of all that the result of a step depends on; `sources` are the digests of other steps."""
         path_of = self.case.section.path_of
         files = "".join(_sha(path_of(file)) or "missing" for file in STEPS[name].files(arguments))
         parts = [self.task.inputs, arguments, self.seed, dict(sources), files]
         return plan.digest([plan.versions(), *parts, *plan.code_of(STEPS[name])])
 
     def _is_usable(self, name: str) -> bool:
-        """Tell whether a step has a result that others may take."""
+        """Tell whether other steps may use the result of a step."""
         return name in self._inputs and not self._unmet(name)
 
     def _unmet(self, name: str) -> dict[str, str]:
-        """Return why the result of a step counts as none, by demand."""
+        """Return why the result of a step counts as failed, by demand."""
         return plan.unmet(self.case, name, self._result(name))
 
     def best(self, names: list[str]) -> ModFit:
-        """Return the best fit of some steps, one that counts where there is one."""
+        """Return the best fit of some steps, of those whose result is usable if there is one."""
         return best_fit({name: self._result(name) for name in [n for n in names if self._is_usable(n)] or names})
 
     def _result(self, name: str) -> Any:
@@ -188,7 +188,7 @@ class CalibrationRun:
     # --- a step
 
     def _step(self, name: str) -> None:
-        """Keep a step or run it; a failure is told, and ends those that need it."""
+        """Reuse the result of a step or run it; report a failure, which stops the steps that need it."""
         self._steps[name] = record = {
             "state": "not run", "kept": False, "arguments": dict(self.case.steps[name]), "inputs": "",
             "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [],
@@ -221,7 +221,7 @@ class CalibrationRun:
         self._judge(name)
 
     def _judge(self, name: str) -> None:
-        """Fail a step whose result counts as none; of two fits one that converged is enough, so the last is awaited."""
+        """Mark a step as failed if it misses a demand; of two fits one that converged is enough."""
         fits = [f for f in FITS if f in self.names]
         if name in fits[:-1]:
             return
@@ -233,7 +233,7 @@ class CalibrationRun:
                 self._record_failure(n, self._steps[n], ArgumentError(f"{n} counts as failed: {' And '.join(reasons)}"))
 
     def _reuse(self, name: str, record: dict[str, Any]) -> bool:
-        """Take the result of an earlier run, if there is one of the same inputs."""
+        """Reuse the result of an earlier run with the same inputs, if there is one."""
         stored = self.folder.record(name)
         if stored is None or stored.get("inputs") != record["inputs"]:
             return False
@@ -241,7 +241,7 @@ class CalibrationRun:
             result = self._result(name)
             tables = STEPS[name].tables(self.task, result)
         except FmepyError as error:
-            self._display.tell(f"warning: what was kept of {name} cannot be used, it runs again: {error}")
+            self._display.tell(f"warning: the stored result of {name} cannot be used, the step runs again: {error}")
             self.results.pop(name, None)
             return False
         record.update({**stored, "state": "done", "kept": True})
@@ -251,7 +251,7 @@ class CalibrationRun:
         return True
 
     def _run(self, name: str, record: dict[str, Any], inputs: Mapping[str, Any], warnings: list[str]) -> None:
-        """Run a step, write its tables, and keep what it gives."""
+        """Run a step, write its tables, and store its result."""
         step, arguments, display = STEPS[name], self.case.steps[name], self._display
         checkpoint, is_resumed, note = self.folder.begin(name, record["inputs"], resume=self.resume)
         fits = {f: self.results[f] for f in FITS if f in inputs}
@@ -285,7 +285,7 @@ class CalibrationRun:
         record["files"] = list(tables)
 
     def _write_best_fit(self) -> None:
-        """Write the estimates of the best fit there is, unless they are written; wait for one that will be kept."""
+        """Write the estimates of the best fit so far, unless they are written or a fit to be reused follows."""
         if any(name in self._kept and name in self.names and name not in self._steps for name in FITS):
             return
         fits = [name for name in FITS if name in self._inputs and name in self.case.steps]
@@ -308,7 +308,7 @@ class CalibrationRun:
         first["files"] = list(dict.fromkeys([*files, *first["files"]]))
 
     def _clear(self) -> None:
-        """Take away tables of earlier runs that are no results of the file as it stands; they come back with it."""
+        """Remove tables of earlier runs that are not results of the current file."""
         steps = [name for name in self._inputs if name in self.case.steps or name in self._used]
         records = [self._steps.get(name) or self.folder.record(name) or {} for name in steps]
         current = {file for record in records for file in record.get("files", ())}
@@ -316,10 +316,10 @@ class CalibrationRun:
         if fits and self.folder.estimates_of() == plan.digest(fits):
             current |= {*BEST_TABLES, FIT_FILE}
         if removed := self.folder.remove_stale(current):
-            self._display.tell(f"Taken away, as no results of this file as it stands: {', '.join(removed)}.")
+            self._display.tell(f"Removed, as they are not results of the current file: {', '.join(removed)}.")
 
     def _record_failure(self, name: str, record: dict[str, Any], error: Exception) -> None:
-        """Keep and tell why a step failed."""
+        """Record and report why a step failed."""
         self._display.close()
         record["state"] = "failed"
         if full := next((e for e in causes(error) if isinstance(e, OSError) and e.errno in _FULL), None):
@@ -339,7 +339,7 @@ class CalibrationRun:
     # --- the end
 
     def _end(self) -> None:
-        """Judge what was demanded; write report and record."""
+        """Judge the demands; write report and record."""
         self._display.close()
         demands = plan.judge_demands(self.case, self.results)
         missed = [d for d in demands if d["met"] is False]
@@ -359,7 +359,7 @@ class CalibrationRun:
         try:
             from fmepy.workflow.report.page import render
 
-            shown = {*self.names, *FITS} & {*self.case.steps}  # of fits the best counts, asked for now or not
+            shown = {*self.names, *FITS} & {*self.case.steps}  # of fits the best counts, requested now or not
             results = {name: self.results[name] for name in STEPS if name in shown and name in self.results}
             html = render(self.task, results, self.record, self.warnings, self.tables)
             self.folder.write_text("report.html", html)
@@ -369,7 +369,7 @@ class CalibrationRun:
             self._display.tell(f"The report cannot be written: {error.strerror or error}.")
 
     def _write_record(self, demands: list[dict[str, Any]] | None = None) -> None:
-        """Write run.json; a disk that is full is told, and the exit code says so."""
+        """Write run.json; report a full disk, also by the exit code."""
         case, ended = self.case, datetime.now(UTC)
         record = {
             "file": case.source.resolve(), "output": self.folder.path.resolve(), "command": self.command,
@@ -393,13 +393,13 @@ class CalibrationRun:
 
 
 def _warn_of(sentence: Any) -> None:
-    """Tell what a step has to say, if anything: a warning, which is told and stands in the report."""
+    """Warn of what a step reports, if anything; the report shows the warning, too."""
     if sentence:
         warn(sentence)
 
 
 def _error_text(error: BaseException, folder: Path) -> str:
-    """Return an error in words: fmepy's own as they are, others with their name; with the line of the user's file."""
+    """Return the message of an error, with the name of a foreign one, and with the line of the user's file."""
     text, where = str(error), line_of(error, folder)
     if not isinstance(error, FmepyError):
         text = ": ".join(part for part in (type(error).__name__, " ".join(text.split())) if part)

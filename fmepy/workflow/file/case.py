@@ -1,8 +1,8 @@
-"""What a calibration file may hold, said once, and what it says, checked: nothing of it is run or imported.
+"""The keys of a calibration file, defined once, and the content of a file, checked; nothing is run or imported.
 
 The checks of a file, the JSON schema for editors (`fmepy schema`) and the table of the documentation are all made of
 `file_keys`. Arguments of models, costs and steps are those of the functions that they go to (`signatures`); what only a
-file has stands in ``keys.toml``.
+file has is in ``keys.toml``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LAST = ("require", "run")
 
 
 def _key(fields: Mapping[str, Any]) -> Key:
-    """Return a key as ``keys.toml`` has it."""
+    """Return a key from its fields in ``keys.toml``."""
     kinds = {word: kind for kind, (_, word) in KINDS.items()}
     values = {**fields, "kinds": tuple(kinds[word] for word in fields["kinds"].split(" or "))}
     values["choices"] = tuple(values.get("choices", ()))
@@ -47,11 +47,11 @@ def _key(fields: Mapping[str, Any]) -> Key:
 
 
 _TEXT = files(__package__).joinpath("keys.toml").read_text(encoding="utf-8")
-_OWN = {name: _key(said) for name, said in tomllib.loads(_TEXT).items()}
+_OWN = {name: _key(fields) for name, fields in tomllib.loads(_TEXT).items()}
 
 
 def own_keys(section: str) -> Mapping[str, Key]:
-    """Return what ``keys.toml`` says of a section: its keys, or those of a table inside it."""
+    """Return the keys of a section from ``keys.toml``, or those of the tables inside it."""
     of = _OWN[section].of
     inside = of.of if isinstance(of, Key) else of
     assert isinstance(inside, Mapping)
@@ -60,7 +60,7 @@ def own_keys(section: str) -> Mapping[str, Key]:
 
 @cache
 def model_keys() -> dict[str, Mapping[str, Key]]:
-    """Return what the section ``model`` may hold, by the kind of model."""
+    """Return the keys of the section ``model``, by the kind of model."""
     from fmepy.dmi.model import ModularModel
     from fmepy.models.difference import DifferenceModel
     from fmepy.models.ode import OdeModel
@@ -90,7 +90,7 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
 
 @cache
 def cost_keys() -> dict[str, Mapping[str, Key]]:
-    """Return what the section ``cost`` may hold, by its kind."""
+    """Return the keys of the section ``cost``, by the kind of cost."""
     from fmepy.costs.prediction import PredictionErrorCost
     from fmepy.costs.simulation import SimulationCost
     from fmepy.fimlof.cost import FimlofCost
@@ -110,7 +110,7 @@ def cost_keys() -> dict[str, Mapping[str, Key]]:
 
 
 def united(kinds: Mapping[str, Mapping[str, Key]]) -> dict[str, Key]:
-    """Return the keys of all kinds of a section together; none of them is required then."""
+    """Merge the keys of all kinds of a section; none of them is required."""
     union: dict[str, Key] = {}
     for keys in kinds.values():
         for name, key in keys.items():
@@ -122,13 +122,13 @@ def united(kinds: Mapping[str, Mapping[str, Key]]) -> dict[str, Key]:
 
 
 def require_keys() -> dict[str, Key]:
-    """Return what may be demanded: of all steps, and of each."""
+    """Return the keys of the section ``require``."""
     of_steps = {name: one.key for step in STEPS.values() for name, one in step.requirements.items()}
     return {**own_keys("require"), **of_steps}
 
 
 def file_keys() -> dict[str, Key]:
-    """Return what a file may hold, its tables with what they may hold."""
+    """Return the keys of a file, with those of its tables."""
     contents = {"model": united(model_keys()), "cost": united(cost_keys()), "require": require_keys()}
     own = {name: replace(key, of=contents.get(name, key.of)) for name, key in _OWN.items()}
     steps = {name: Key(TABLE, step.says, of=step.keys) for name, step in STEPS.items()}
@@ -137,7 +137,7 @@ def file_keys() -> dict[str, Key]:
 
 
 def file_schema() -> dict[str, Any]:
-    """Return the JSON schema of what a file may hold."""
+    """Return the JSON schema of a calibration file."""
     top = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A calibration of fmepy"}
     return {**top, **schema_of(file_keys())}
 
@@ -179,7 +179,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Case:
-    """A calibration file, checked against what a file may hold (`file_keys`).
+    """The content of a calibration file, checked against its keys (`file_keys`).
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class Case:
         return self.section.file
 
     def parameter(self, name: str) -> Parameter | None:
-        """Return the parameter that has a name in the cost: its own, or a local one of that of all entities."""
+        """Return the file's parameter for a name in the cost: that name, or the name of which it is one entity's."""
         return self.parameters.get(name) or self.parameters.get(split_local(name)[0])
 
     @property
@@ -234,7 +234,7 @@ class Case:
 
 
 def read_case(path: str | Path) -> Case:
-    """Return what a file says.
+    """Read and check a calibration file.
 
     Raises
     ------
@@ -276,7 +276,7 @@ def _check_filled(section: TomlTable) -> None:
 
 
 def _check_model(section: TomlTable) -> None:
-    """Refuse a model of no source or of two, and what is no matter of its kind."""
+    """Refuse a model without a source or with two, and keys that belong to other kinds."""
     sources = [s for s in SOURCES if s in section.data]
     if not sources:
         raise section.error((), f"the section [model] needs one of {listed(SOURCES)}.")
@@ -297,7 +297,7 @@ def model_kind(section: TomlTable) -> str:
 
 
 def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
-    """Return one parameter, checked by itself."""
+    """Return one parameter, its values checked."""
     if not name.strip():
         raise section.error(name, "a parameter needs a name.")
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-"""The observations of a file: columns found, numbers checked, and what else was seen in them, told."""
+"""The observations of a calibration file: read, matched with the model, and checked."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def match_observations(
                 f"{others} leaves them without a word.{_hint_at_outputs(case, others[0])})"
             ]
         if not readings:
-            raise file.error("there is no column of observations beside the others.")
+            raise file.error("there is no column of observations: all columns are times, errors, marks or left out.")
     for name in numbers:
         if name == arguments["x"]:
             frame[name], arguments["x_unit"], calendar = read_times(case, file, name)
@@ -155,7 +155,7 @@ def read_times(case: Case, file: Sheet, name: str) -> tuple[pd.Series[float], st
 
 
 def _hint_at_outputs(case: Case, name: str) -> str:
-    """Return how a model says what a variable of the data measures."""
+    """Return the hint that `outputs` can define what a variable of the data measures."""
     key = name if name.isidentifier() else f'"{name}"'
     ways = {
         "equations": f' If it measures something of the model, say what, in [model]: outputs = {{ {key} = "..." }}.',
@@ -171,7 +171,7 @@ def _parameter_columns(case: Case) -> list[str]:
 
 
 def replicates(frame: pd.DataFrame, arguments: dict[str, Any], file: Sheet) -> list[str]:
-    """Return a sentence about rows of the same time, of the same variable and entity; nothing where there are none."""
+    """Return a sentence on replicates: rows of the same time, variable and entity; an empty list without any."""
     by = [arguments[k] for k in ("x", "depth", "entity") if k in arguments] + [frame.columns[0]] * ("y" in arguments)
     n = int(np.count_nonzero(frame.duplicated(by)))
     if not n:

@@ -1,4 +1,4 @@
-"""What a calibration file describes, ready to be worked on: data read, model and cost built."""
+"""The task of a calibration file: its data read, its model and cost built."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from fmepy.workflow.steps.base import CalibrationTask
 
 
 def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
-    """Return the task of a file: read its data, build its model and cost; nothing is run.
+    """Read the data of a file and build its model and cost; nothing is run.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def _python_cost(case: Case, source: ModelSource) -> Any:
 
 
 def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dict[str, Parameter]:
-    """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
+    """Return the fitted parameters by their names in the cost, with start and bounds on the natural scale."""
     if not isinstance(cost, Cost):
         if cost is not None and not case.fitted:
             raise case.section.error("parameters", "[parameters] must say what the function is given, and where the "
@@ -213,7 +213,7 @@ def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dic
 
 
 def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
-    """Return the sha256 of what each part says and of the bytes of its files."""
+    """Return the sha256 of each part of the file, including the files that it names."""
     content = case.content
     parts = {
         "model": {k: content.get(k) for k in ("model", "events", "forcings")},

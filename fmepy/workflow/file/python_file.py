@@ -42,10 +42,10 @@ def split_name(section: TomlTable) -> tuple[Path, str]:
 
 
 def read_python(section: TomlTable) -> tuple[Any, list[Path]]:
-    """Return the object, and the files that it is made of: its own, and what that imports from its folder.
+    """Return the object, its file, and the files that this one imports from its folder.
 
     The folder is put on Python's path, as it is when a file is run. What a program that asks has imported of it is set
-    aside meanwhile: what is run, and what counts as an input, is what stands in the files now.
+    aside meanwhile: what is run, and what counts as an input, is the current content of the files.
 
     Raises
     ------
@@ -101,7 +101,7 @@ def _file_of(module: ModuleType) -> Path:
 
 
 def _imported(section: TomlTable, path: Path) -> ModuleType:
-    """Return the module of a file, made anew."""
+    """Import a file as a new module."""
     spec = importlib.util.spec_from_file_location(f"_fmepy_case_{path.stem}", path)
     assert spec is not None, "its suffix is .py"
     assert spec.loader is not None
@@ -128,7 +128,7 @@ OF_TABLES = ("weight", "scaleVar", "outside")
 
 @dataclass(frozen=True, eq=False)
 class WithFixed:
-    """A user's function of parameters, of which some are fixed; what it raises bears its file and line.
+    """A user's function with some parameters fixed; its errors name file and line.
 
     Attributes
     ----------

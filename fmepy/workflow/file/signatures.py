@@ -1,8 +1,8 @@
-"""Keys of a file: what each may hold, the check of what it does, the schema for editors.
+"""Keys of a file: what values they allow, the validation of these, and the schema for editors.
 
 The names and kinds of arguments of a function come from its signature and docstring.
 
-So a file can hold what the function takes, in its words, and nothing has to be said twice: the kind of a value is that
+So a file can hold what the function takes, under its own names, without repetition: the kind of a value is that
 of the annotation, or of the type in the docstring (``{"none", "std"}``: one of these; ``mapping``: a table;
 ``sequence``: a list); the sentence is the docstring's first.
 """
@@ -141,7 +141,7 @@ def _documented_parameters(doc: str) -> dict[str, tuple[str, str]]:
 
 
 def validate(section: TomlTable, keys: Mapping[str, Key]) -> dict[str, Any]:
-    """Return what a table holds, whole numbers and floats as its keys want them.
+    """Validate a table; return its values, with numbers converted to the kinds of their keys.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def validate(section: TomlTable, keys: Mapping[str, Key]) -> dict[str, Any]:
 
 
 def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
-    """Return a value that a key allows."""
+    """Return a value if its key allows it, converted to the kind of the key."""
     word = next(part for part in reversed(place) if isinstance(part, str))
     name = f"`{word}`"
     if float in key.kinds and type(value) is int:
@@ -194,7 +194,7 @@ def _check_limits(section: TomlTable, place: Place, name: str, value: float, key
 
 
 def check_kind(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
-    """Refuse what a section of one kind cannot hold; a key of other kinds is named with these."""
+    """Refuse keys that a section of this kind cannot hold, and name the kinds that can."""
     for name in section.data:
         if name not in kinds[kind]:
             others = [k for k, keys in kinds.items() if name in keys]

@@ -92,7 +92,7 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
 
 
 def _values_of_conditions(conditions: Sheet, values: Mapping[str, float]) -> dict[str, float]:
-    """Return the first value of what conditions set: a number, or that of the parameter that is named.
+    """Return the first value of each parameter that the conditions set: a number, or that of the parameter named.
 
     An empty cell means the model's own value, which a parameter that only the conditions set does not have.
     """
@@ -117,7 +117,7 @@ def _values_of_conditions(conditions: Sheet, values: Mapping[str, float]) -> dic
 def _equation_model(
     case: Case, section: TomlTable, kind: str, inputs: dict[str, Any], values: Mapping[str, float]
 ) -> Model:
-    """Return the model of equations; of the parameters it gets those whose names stand in it."""
+    """Return the model of equations, with those parameters whose names occur in it."""
     arguments = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
     if "times" in arguments:
         arguments["times"] = _times_of(section)
@@ -134,13 +134,13 @@ def _equation_model(
     try:
         model: Model = make(text, parms=parms, **arguments, **inputs)
     except ModelTextError:
-        make(text, parms=values, **arguments, **inputs)  # the nearest name may be one that stands in [parameters] alone
+        make(text, parms=values, **arguments, **inputs)  # the nearest name may be one of [parameters] alone
         raise
     return model
 
 
 def names_in(*values: Any) -> set[str]:
-    """Return the names that stand in texts, and in the texts inside tables and lists."""
+    """Return the names that occur in texts, and in the texts inside tables and lists."""
     names: set[str] = set()
     for value in values:
         if isinstance(value, str):
@@ -175,7 +175,7 @@ def _python_model(case: Case, section: TomlTable) -> ModelSource:
 
 
 def _inputs(case: Case) -> tuple[dict[str, Any], list[Sheet]]:
-    """Return events and forcings, as models take them, and their tables, that of the events first."""
+    """Return events and forcings as models take them, and their tables (events first)."""
     section, tables = case.section, []
     inputs: dict[str, Any] = {}
     if "events" in section.data:
@@ -191,7 +191,7 @@ def _inputs(case: Case) -> tuple[dict[str, Any], list[Sheet]]:
 
 
 def read_rows(section: TomlTable, key: str) -> Sheet:
-    """Return a table that is given in place, whose rows have the lines of the TOML file, or by a file."""
+    """Return a table written in the TOML file, with the lines of its rows, or read from the file it names."""
     rows = section.data[key]
     if not isinstance(rows, list):
         return read_table_file(section, (key, "file"), rows["file"])
@@ -354,7 +354,7 @@ def _read_database(section: TomlTable) -> Database:
 
 
 def _times_of(section: TomlTable) -> Vector:
-    """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
+    """Return the checked times of the rows: the list, or start, start + step, ... to stop."""
     times = section.data["times"]
     if isinstance(times, list):
         return np.array(times, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A TOML file that knows the line of each of its keys, so that every message about it can name the place.
+"""A TOML file with the line of each key, so that every message can name the line.
 
 The standard library's ``tomllib`` reads the file and keeps no positions; a scanner over the same text, which is known
 to be valid by then, finds the lines.
@@ -126,18 +126,18 @@ class TomlTable:
         return self.inside(key, self.data.get(key, {}))
 
     def inside(self, key: str | int | Place, data: dict[str, Any]) -> TomlTable:
-        """Return a table that stands at a key, or deeper."""
+        """Return the table at a key, or at a deeper place."""
         return TomlTable(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
 
     def path_of(self, text: str) -> Path:
-        """Return a path of the file, which counts from where the file is."""
+        """Return a path relative to the folder of the file."""
         return self.file.parent / Path(text).expanduser()
 
 
 class _Scanner:
     """Finds the line of every key of a valid TOML text, and that in which a text of several lines begins.
 
-    Where a key stands twice it ends there, and `twice` says which.
+    Where a key occurs twice it ends there, and `twice` names the key.
     """
 
     def __init__(self, text: str) -> None:
@@ -190,7 +190,7 @@ class _Scanner:
         return path
 
     def _pair(self, table: Place, parts: Sequence[str], line: int) -> Place:
-        """Note a key, and the tables that it names on the way, and return the place of its value."""
+        """Record a key, and the tables on its path, and return the place of its value."""
         path, inside = (*table, *parts), ".".join(part for part in table if isinstance(part, str))
         for n in range(len(table) + 1, len(path)):
             self.lines.setdefault(path[:n], line)
@@ -198,7 +198,7 @@ class _Scanner:
         return path
 
     def _define(self, path: Place, line: int, what: str) -> None:
-        """Note where what has this path stands, or that it is here for the second time."""
+        """Record the line of a path, or that the path occurs for the second time."""
         first = self.lines.setdefault(path, line)
         if first != line or path in self._defined:
             self.twice = self.twice or (
@@ -217,7 +217,7 @@ def _parts(text: str) -> list[str]:
     return parts
 
 
-# --- errors of the package, told as mistakes of a file: with its line, in its words
+# --- errors of the package as errors of a file: with its line, under its names
 
 _WORDS = (
     (r"`parms`", "[parameters]"),
@@ -233,7 +233,7 @@ _WORDS = (
 
 @contextmanager
 def located(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[None]:
-    """Raise errors of what is done inside as errors of the file: at the line of the argument that they speak of.
+    """Re-raise errors as errors of the file, with the line of the argument that they are about.
 
     Parameters
     ----------
@@ -261,7 +261,7 @@ def located_error(
     rows: Sheet | None = None,
     conditions: Sheet | None = None,
 ) -> ArgumentError:
-    """Return an error of the package as one of the file.
+    """Return an error of the package as an error of the file, with its line.
 
     `data` is the file whose rows errors speak of by their labels, `rows` by their positions (events), `conditions` by
     the entity.
@@ -290,14 +290,14 @@ def located_error(
 
 
 def _line_of_entity(text: str, conditions: Sheet) -> int | None:
-    """Return the line of the entity that an error speaks of, the last where there are several; None of none."""
+    """Return the line of the entity that an error names, the last of several; None without one."""
     named = re.search(r"\b(?:entity|no data of) '([^']*)'", text)
     lines = zip(conditions.lines, conditions.frame.iloc[:, 0], strict=True)
     return next((line for line, label in [*lines][::-1] if named and entity_text(label) == named[1]), None)
 
 
 def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> Place:
-    """Return the key that an error speaks of, the deepest that there is."""
+    """Return the deepest key that an error is about."""
     text = str(error)
     if isinstance(error, ModelTextError) and re.match(r"line \d+: ", text):
         return ("model", "equations")

@@ -15,9 +15,9 @@ A template has these besides its facts, ``findings`` (`Findings`; also as ``foun
 ``bullets(sentences)``, ``{% call ul() %}<li>...</li>{% endcall %}``
     Sentences one below another, where there are any.
 ``doubt("...")``, ``{% call doubt() %}...{% endcall %}``
-    A sentence that speaks against relying on the results: the first section of the page tells it, too.
+    A sentence that speaks against relying on the results: the first section of the page repeats it.
 ``fold("summary", tables)``, ``{% call fold("summary") %}...{% endcall %}``
-    What is shown when asked for, and in print.
+    Content that is shown on a click, and in print.
 """
 
 from __future__ import annotations
@@ -117,13 +117,13 @@ def render(
 
 
 def script(*names: str) -> tuple[str, str]:
-    """Return scripts of the templates as one, and its hash, by which a page allows it."""
+    """Return scripts of the templates joined, and the hash by which a page allows them."""
     js = "".join(files(__package__).joinpath("templates", name).read_text(encoding="utf-8") for name in names)
     return js, "sha256-" + base64.b64encode(hashlib.sha256(js.encode()).digest()).decode("ascii")
 
 
 def _step_section(step: CalibrationStep, findings: Findings) -> ReportSection:
-    """Return the section of a step; of one that cannot be told, why; of one that failed, first of all that."""
+    """Return the section of a step; say first if it failed, or why the section could not be written."""
     name, record, before = step.name, findings.step(step.name), list(findings.doubts)
     result = findings.results[name]
     try:
@@ -168,7 +168,7 @@ def make_section(
 
 
 def _picture(what: str, draw: Callable[..., Any] | Any, **words: Any) -> str:
-    """Return what `draw` draws with these words, or why it could not be drawn: no picture is worth a report."""
+    """Return the picture, or a sentence on why it could not be drawn, so that the report is written."""
     try:
         blocks: Any = environment().get_template("blocks.html").module
         return Markup(blocks.show(draw and draw(**words)))
@@ -182,7 +182,7 @@ _MAKERS = {
 }  # fmt: skip
 
 
-# --- what the sections on no step need: the first screen, task, data with the model beside them, how to do it again
+# --- facts of the sections that belong to no step: first screen, task, data and model, warnings, how to reproduce it
 
 
 def glance_facts(findings: Findings, warnings: Sequence[str]) -> dict[str, Any]:
@@ -205,7 +205,7 @@ def glance_facts(findings: Findings, warnings: Sequence[str]) -> dict[str, Any]:
 
 
 def _estimates(findings: Findings, fit: ModFit) -> Table | None:
-    """Return a line for each estimate: by profile likelihood where there is one of the level, else by curvature."""
+    """Return estimates with intervals: by profile likelihood where there is one of this level, else by curvature."""
     shown = estimates(findings.task, fit)[["parameter", "estimate"]]
     ends = interval(findings.task, fit).set_axis(shown["parameter"], axis=0)
     profiles, by_profile = findings.tables.get("intervals.csv"), False
@@ -303,7 +303,7 @@ def _prior(prior: Mapping[str, Any] | None) -> str:
 
 
 def data_facts(findings: Findings) -> dict[str, Any]:
-    """Return what the data are, with the model beside them."""
+    """Return the facts of the section on data and model."""
     readings, file = findings.readings, str(findings.task.case.content.get("data", {}).get("file", ""))
     if readings is None or not len(readings):
         return {"file": file}
@@ -330,7 +330,7 @@ def _by_variable(findings: Findings, readings: pd.DataFrame) -> pd.DataFrame:
 
 
 def _curves(findings: Findings, readings: pd.DataFrame) -> Callable[..., Pictures] | None:
-    """Return what draws the model's curves through the data, a panel an entity or a variable."""
+    """Return the function that draws the model's curves with the data, a panel an entity or a variable."""
     cost = findings.task.cost
     if findings.numbered is not None:
         return partial(_over_time, findings)
@@ -343,7 +343,7 @@ def _curves(findings: Findings, readings: pd.DataFrame) -> Callable[..., Picture
 
 
 def warnings_facts(findings: Findings, warnings: Sequence[str]) -> dict[str, Any]:
-    """Return what a reader must know before anything else."""
+    """Return the facts of the section on warnings and demands."""
     met = {None: "not judged", True: "yes", False: "no"}
     rows = [
         {"demand": d["demand"], "wanted": d["wanted"], "found": d["found"], "met": met[d["met"]]}
@@ -362,7 +362,7 @@ def warnings_facts(findings: Findings, warnings: Sequence[str]) -> dict[str, Any
 
 
 def reproduce_facts(findings: Findings) -> dict[str, Any]:
-    """Return how to make the same again, and what it was made with."""
+    """Return the facts of the section on reproducing the run."""
     record, text = findings.record, findings.task.case.section.text
     rows = [
         {"step": name, "state": step["state"] + ", kept" * step["kept"], "started": _time(step["started"]) or "–",

@@ -1,6 +1,6 @@
 """Pictures of the report: matplotlib's SVG as images inside the page, on white.
 
-Each panel is a picture of its own, so that they stand beside each other on a wide screen and below each other, with
+Each panel is a picture of its own, so that they are next to each other on a wide screen and below each other, with
 letters that can be read, on a narrow one. Nothing depends on the clock, on a user's settings of matplotlib, or on
 chance: the same results give the same bytes. An image runs no script and asks nothing of a network, whatever names of a
 file it shows; they are written as text, never as formulas.
@@ -51,7 +51,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures beside each other; `is_wide` ones have a line of their own."""
+    """Pictures next to each other; `is_wide` ones have a line of their own."""
 
     pictures: tuple[Picture, ...]
     caption: str = ""
@@ -106,7 +106,7 @@ def drawn_each(
     draw: Callable[..., Any],
     text: str,
     *,
-    said: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
     file: str = "",
     caption: str = "",
     **how: Any,
@@ -118,8 +118,8 @@ def drawn_each(
     names : sequence of str
     draw : callable of (names, axes=)
     text : str
-        What a panel shows, with ``{}`` for its name, and ``{said}`` for what `said` has of it.
-    said : mapping of str to str, optional
+        What a panel shows, with ``{}`` for its name, and ``{note}`` for its note.
+    notes : mapping of str to str, optional
     file : str
         That holds the numbers of all.
     caption : str
@@ -127,7 +127,7 @@ def drawn_each(
         See `drawn`.
     """
     shown, rest = first_few(names, MOST_PANELS, file)
-    texts = [text.replace("{said}", (said or {}).get(name, "")).replace("{}", name) for name in shown]
+    texts = [text.replace("{note}", (notes or {}).get(name, "")).replace("{}", name) for name in shown]
     return drawn(lambda axes: draw(shown, axes=axes), texts, caption=f"{caption} {rest}".strip(), **how)
 
 
@@ -157,7 +157,7 @@ def drawn_parts(
 
 
 def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
-    """Return the names that are drawn, and what is said of the others: how many, and the file that holds them all."""
+    """Return the first names, and a sentence on the others: how many, and the file with all of them."""
     if len(names) <= most:
         return list(names), ""
     rest = f"; the numbers of all are in {file}" if file else ""
@@ -203,7 +203,7 @@ def _svg_of(ax: Axes) -> str:
 
 
 def _fit_names(ax: Axes, width: float) -> None:
-    """Cut names beside the ticks to a length that fits, and keep those of the horizontal axis apart."""
+    """Cut long tick labels, and slant those of the horizontal axis that would overlap."""
     from matplotlib.ticker import FixedLocator
 
     for axis in (ax.xaxis, ax.yaxis):
@@ -230,7 +230,7 @@ def _rounded(match: re.Match[str]) -> str:
 
 
 def _thinned(ax: Axes) -> str:
-    """Leave evenly spaced points of very many, and return what is to be said of it."""
+    """Draw every n-th of very many points, and return a note on that."""
     note = ""
     for line in ax.lines:
         x, y = (np.asarray(v) for v in line.get_data(orig=True))

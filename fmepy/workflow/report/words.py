@@ -1,4 +1,4 @@
-"""Sentences: what renders them, and numbers and names in them."""
+"""Sentences: the templates that render them, and the numbers and names in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
 def number(value: float, digits: int = 4, limit: float = 1.0) -> str:
-    """Return a number as a reader wants it: so many significant digits, no zeros behind them, no padded exponent.
+    """Return the text of a number: significant digits, no trailing zeros, no padded exponent.
 
     What is below `limit` is not rounded to it: a correlation of 0.997 is none of 1.
 
@@ -48,7 +48,7 @@ def number(value: float, digits: int = 4, limit: float = 1.0) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent, two significant digits; what is beyond reason is said so.
+    """Return a share in per cent with two significant digits, "more than 1000 %" above that.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def percent(share: float) -> str:
 
 
 def many(n: int, one: str = "", more: str = "") -> str:
-    """Return how many of something.
+    """Return a count with its noun.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def plural(name: str) -> str:
 
 
 def names(items: Iterable[object], most: int = MOST_NAMES) -> str:
-    """Return names as a sentence lists them, of many the first.
+    """Return names as the list of a sentence, the first ones of many.
 
     Examples
     --------
@@ -120,12 +120,12 @@ def duration(seconds: float) -> str:
 
 
 def readable(text: str) -> str:
-    """Return a text with a mark in the place of each control character: pages and pictures can hold none."""
+    """Replace control characters, which pages and pictures cannot hold, by a mark."""
     return _UNREADABLE.sub("\ufffd", text)
 
 
 def paragraphs(text: str) -> list[str]:
-    r"""Return the paragraphs of a text, which empty lines part; within them lines end where the page ends them.
+    r"""Return the paragraphs of a text, which empty lines separate, without line breaks inside.
 
     Examples
     --------
@@ -142,7 +142,7 @@ def short(text: str, most: int = 40) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return what renders templates: in pages everything is escaped but what they say themselves."""
+    """Return the environment of the templates; HTML escapes everything but its own markup."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     jinja = Environment(

@@ -1,12 +1,12 @@
-"""What a step of a calibration is: everything that the file, the run and the report need of it, in one class.
+"""The base class of steps: all that the file, the run and the report need of a step.
 
 A step gets a task (a model and a cost, ready), its arguments as the file gives them, and the results of the steps
 before it. It calls one of fmepy's functions and returns what that returns, or a small `Saved` dataclass around it, so
-that the same object is there whether the step ran now or was kept.
+that the same object is there whether the step ran now or its result was reused.
 
 A new step is a file with a class, and a line in `fmepy.workflow.steps.registry`; from outside
-``STEPS["name"] = MyStep()``. What a file may hold, the schema, the order, what is kept, the attributes of `Calibration`
-and the page are made of what stands there.
+``STEPS["name"] = MyStep()``. What a file may hold, the schema, the order, the stored results, the attributes of
+`Calibration` and the page follow from it.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class CalibrationTask:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOptions:
-    """How a step is run; nothing of it changes what comes out, but the seed.
+    """How a step is run; only the seed changes the result.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Requirement:
 
 
 class CalibrationStep:
-    """A step: what a subclass leaves out is as here.
+    """A step of a calibration; the base of every step.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class CalibrationStep:
     requirements: ClassVar[Mapping[str, Requirement]] = {}
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments, checked by themselves and completed; ArgumentError with the line."""
+        """Check and complete the arguments by themselves; ArgumentError with the line."""
         return arguments
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -214,7 +214,7 @@ class CalibrationStep:
         return ()
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        """Return in words how much there is to run, for ``fmepy check``: "8 starts"; ours stand in ``sizes.txt``."""
+        """Return the amount of work in words for ``fmepy check``, such as "8 starts"; ours are in ``sizes.txt``."""
         return self._render_sentence("sizes.txt", task, arguments)
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
@@ -225,11 +225,11 @@ class CalibrationStep:
         raise NotImplementedError
 
     def tables(self, task: CalibrationTask, result: Any) -> Tables:
-        """Return what is written."""
+        """Return the tables to write, by the name of the file."""
         return {}
 
     def verdict(self, task: CalibrationTask, result: Any) -> str:
-        """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
+        """Return the outcome in a sentence or two, for run.json and the report; ours are in ``verdicts.txt``."""
         return self._render_sentence("verdicts.txt", result)
 
     def _render_sentence(self, file: str, *arguments: Any) -> str:

@@ -14,11 +14,11 @@ from fmepy.workflow.steps.scale import check_named, natural_fit
 
 
 class DesignStep(CalibrationStep):
-    """The readings that would tell most of the parameters."""
+    """The readings that would determine the parameters best."""
 
     name = "design"
     says = "Which readings to take next."
-    purpose = "Find the further readings that would tell most of the parameters"
+    purpose = "Find the further readings that would determine the parameters best"
     title = "What to measure next"
     takes = ("fit",)
 

@@ -30,7 +30,7 @@ class Filtering(Saved):
     ----------
     result : FilterResult
     forecast : Forecast or None
-        None where it was not asked for.
+        None if not requested.
     correlations : Correlations or None
         Of the innovations, over `max_lag` lags; None where the file does not say how many.
     """

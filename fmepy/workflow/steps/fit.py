@@ -1,6 +1,6 @@
 """``fit`` and ``multistart``: the parameters at which the cost is lowest, from the file's start or from several.
 
-Of several starts it is told, too, which optima they came to.
+Of several starts the report also shows at which optima they ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, 
 STARTS = 8
 """Of a section ``multistart`` that says no number."""
 BEST_TABLES = ("estimates.csv", "residuals.csv")
-_LOOSE = 0.5  # standard error beside the estimate from which a parameter is hardly determined
+_LOOSE = 0.5  # standard error relative to the estimate beyond which a parameter is hardly determined
 
 
 class FitStep(CalibrationStep):
@@ -89,7 +89,7 @@ class MultistartStep(FitStep):
         return {"starts.csv": natural(task, result.starts), "optima.csv": natural(task, many.optima)}
 
     def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
-        """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
+        """Return how many starts had no result if that is the larger share, else how many runs failed."""
         gone = result.starts[result.starts["value"].isna()]
         n, of = len(gone), len(result.starts)
         if n * max(result.evaluations, 1) > result.failures * of:
@@ -135,7 +135,7 @@ def residuals_of(task: CalibrationTask, fit: ModFit) -> pd.DataFrame | None:
 
 
 def best_facts(findings: Findings, section: str) -> dict[str, Any]:
-    """Return what is to be said of the best fit: estimates, how far they can be trusted, agreement with the data."""
+    """Return the facts on the best fit: estimates, their uncertainty, agreement with the data."""
     fit: Any = findings.fit
     table = estimates(findings.task, fit)
     own, at_end = table.set_index("parameter"), at_natural_end(findings.task, fit)
@@ -172,7 +172,7 @@ def _estimate_table(findings: Findings, table: pd.DataFrame, at_end: Sequence[st
 
 
 def _course(findings: Findings, fit: Any, **words: Any) -> Pictures:
-    """Return how good each search became, and where it ended, with the parameters on their own scale."""
+    """Draw the value of each search, and the parameters at which it ended, on their own scale."""
     task, many = findings.task, fit.multistart
     own: Any = many
     if task.scale:

@@ -149,7 +149,7 @@ class RangesStep(CalibrationStep):
 
 
 def _part(progress: Any, k: int, n: int) -> Any:
-    """Return what tells the progress of one part of several."""
+    """Return the progress callable of one part of several."""
     return (lambda done, total: progress(k * total + done, n * total)) if callable(progress) else progress
 
 

@@ -130,7 +130,7 @@ class SampleStep(CalibrationStep):
 
 @contextmanager
 def _watched(options: RunOptions, chains: int, total: int) -> Iterator[None]:
-    """Tell how far chains in other processes are, by the parts of their checkpoints."""
+    """Show the progress of chains in other processes, by the parts of their checkpoints."""
     ended = threading.Event()
 
     def watch() -> None:

@@ -176,7 +176,7 @@ def _set_by_entity(task: CalibrationTask) -> list[str]:
 
 
 def _draws(task: CalibrationTask, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None, str]:
-    """Return draws of the chain, or else of the estimates inside their bounds, and what is to be said of them."""
+    """Return the source of the draws, the draws (of the chain, or of the estimates inside their bounds), and a note."""
     if done.get("sample") is not None:
         return "the chain", natural_chain(task, done["sample"]).pars, ""
     fit = best_fit(done)
@@ -201,7 +201,7 @@ def _curves(findings: Findings, parts: Mapping[str, ScenarioSummary], by: str | 
     def draw(ax: Any, label: str, part: ScenarioSummary, name: str) -> None:
         is_first = part is first and name == part.frame["var"].iloc[0]
         findings.draw_summary(ax, part, name, legpos="above" if is_first else None)
-        if part.x_name in (ax.get_xlabel(), ax.get_ylabel()):  # no depth beside the times
+        if part.x_name in (ax.get_xlabel(), ax.get_ylabel()):  # no depth next to the times
             findings.label_x(ax)
 
     return drawn_parts(parts, by, draw, **words)

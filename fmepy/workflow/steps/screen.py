@@ -1,4 +1,4 @@
-"""``screen``: what the data can tell of the parameters, before any fit."""
+"""``screen``: which parameters the data can determine, before any fit."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _MOST_LINES, _MOST_BARS = 12, 40
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Screened(Saved):
-    """What the data say of the parameters at their start.
+    """Sensitivities and collinearity of the parameters at their start.
 
     Attributes
     ----------
     sensitivities : SensFun
         Of the model at the data, to the fitted parameters on the natural scale.
     collinearity : Collin or None
-        Of sets of parameters; None where it was not asked for.
+        Of sets of parameters; None if not requested.
     together : float
         Collinearity of all fitted parameters; 1 of a single one.
     structural : StructuralIdentifiability or None
-        What no data of this kind could tell; None where it was not asked for.
+        What no data of this kind could determine; None if not requested.
     """
 
     sensitivities: SensFun
@@ -69,8 +69,8 @@ class ScreenStep(CalibrationStep):
     }  # fmt: skip
 
     keys: ClassVar[Mapping[str, Key]] = {
-        "collin": Key(FLAG, "Whether the collinearity of sets of parameters is looked at; without it true."),
-        "structural": Key(FLAG, "Whether it is looked at what no data of this kind could tell; without it false."),
+        "collin": Key(FLAG, "Whether the collinearity of sets of parameters is computed; without it true."),
+        "structural": Key(FLAG, "Whether structural identifiability is judged; without it false."),
         **arguments_of(sensFun, (*NO_FILE, "func", "parms", "map"), sensvar=NAMES, senspar=NAMES,
                        tiny={"least": 0, "open": True}),
         **arguments_of(collin, (*NO_FILE, "sensfun"), parset=NAMES, which=NAMES,
@@ -128,7 +128,7 @@ class ScreenStep(CalibrationStep):
 
 
 def _structural(task: CalibrationTask, start: pd.Series) -> StructuralIdentifiability:
-    """Return what no data of this kind could tell of the fitted parameters, the others being known."""
+    """Return the structural identifiability of the fitted parameters, the others being known."""
     own = getattr(task.model, "parms", None)
     if own is None:
         raise ArgumentError(
@@ -139,7 +139,7 @@ def _structural(task: CalibrationTask, start: pd.Series) -> StructuralIdentifiab
 
 
 def _as_table(f: Any, start: dict[str, float], keywords: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return a function of the user's that gives residuals as one of a table; what is relative to them says nothing."""
+    """Return a user's function of residuals as one that returns a table, with sensitivities that are not relative."""
     first = f(dict(start))
     if np.ndim(first) == 0 and not isinstance(first, ModCost):
         raise ArgumentError(
