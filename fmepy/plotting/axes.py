@@ -115,7 +115,7 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
         before = set() if users is not None else _figures()
         labelled = {id(ax): len(_labels(ax)) for ax in np.ravel(np.asarray(users, dtype=object)) if _is_axes(ax)}
         try:
-            out = cast(Any, draw)(*args, **keywords)
+            out: R = cast(Any, draw)(*args, **keywords)
             panels = np.asarray(out, dtype=object)
             if panels.size:
                 _finish(panels, settings, figsize, _calendar(args[0]) if args else None)
@@ -347,7 +347,7 @@ def get_axes(
         figure, grid = plt.subplots(nrows, ncols, squeeze=False, layout="constrained", figsize=size, **kwargs)
         for spare in grid.flat[n:]:
             figure.delaxes(spare)
-        return grid.ravel()[:n]
+        return np.array(list(grid.flat[:n]), dtype=object)
     panels: AxesArray = np.ravel(np.asarray(axes, dtype=object))
     if len(panels) < n:
         raise ArgumentError(f"`axes` holds {len(panels)} Axes; {n} are needed, one per panel.")

@@ -163,8 +163,8 @@ def check(arguments: argparse.Namespace) -> int:
     path = Path(arguments.file)
     with as_case(path) as file, collected_warnings():
         task = prepared(file, python=not arguments.no_python, problem=path).task
-        for name, arguments in task.case.steps.items():
-            providers(task.case, name, arguments, task.case.steps.__contains__)
+        for name, keywords in task.case.steps.items():
+            providers(task.case, name, keywords, task.case.steps.__contains__)
     for line in task.notes:
         print(line, file=sys.stderr)
     print("\n".join(preview(task)))

@@ -236,7 +236,7 @@ def test_lengths_are_rounded_and_labels_are_not(text):
 def test_heads_of_tables_are_words(text):
     assert heads_of(text, "Plausible values")[-2:] == ["effective draws", "effective draws, tails"]
     assert heads_of(text, "Bands: mean, sd") == [
-        "time", "variable", "mean", "sd", "smallest", "largest", "5 %", "25 %", "median", "75 %", "95 %", "runs"
+        "day", "variable", "mean", "sd", "smallest", "largest", "5 %", "25 %", "median", "75 %", "95 %", "runs"
     ]  # fmt: skip
 
 

@@ -143,7 +143,7 @@ class RangesStep(CalibrationStep):
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
             "table": findings.with_dates(table, first.x_name if first.by_depth else "x"),
-            "heads": {"x": "depth" if first.by_depth else first.x_name, **_HEADS},
+            "heads": {"x": "depth" if first.by_depth else findings.x_name, **_HEADS},
             "inside": inside, "total": total, "bands": partial(_bands, findings, result),
         }  # fmt: skip
 
