@@ -33,7 +33,7 @@ from fmepy.models.dynamic import Runnable
 from fmepy.models.preequilibration import SPANS, first_at_rest, start_name
 from fmepy.parameters.named import merge_parameters
 from fmepy.parameters.names import as_theta
-from fmepy.types import AxesArray, Cube, IntVector, Matrix, UserParameters, Vector, Which
+from fmepy.types import AxesArray, BoolVector, Cube, IntVector, Matrix, UserParameters, Vector, Which
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,6 +300,14 @@ class ReadingsModel(Runnable):
         return {
             k: v for k, v in super().__getstate__().items() if k not in ("steps", "functions", "readings")
         }  # made again
+
+    @cached_property
+    def absent(self) -> BoolVector:
+        """Where a column has no value: at readings of other observables."""
+        out = np.ones((len(self.times), len(self.var_names)), dtype=bool)
+        for k, formula in enumerate(self.layout.formulas):
+            out[formula.rows, 2 * k : 2 * k + 2] = False
+        return out
 
     @cached_property
     def readings(self) -> pd.DataFrame:

@@ -156,6 +156,8 @@ class ChosenOutputs:
         self._run = simulator.run  # looked up once
         self._all = np.array_equal(places, np.arange(len(simulator.var_names)))
         bound = simulator.bound
+        absent = getattr(bound.model, "absent", None) if isinstance(bound, BoundAnew) else None
+        self._absent = False if absent is None else absent[:, places]
         on_threads = isinstance(bound, BoundAnew) and getattr(bound.bound, "runs_on_threads", False)
         self.many: Many | None = self._at_once if on_threads else None
 
@@ -163,7 +165,7 @@ class ChosenOutputs:
         Y = self._run(theta)
         if not self._all:
             Y = Y[:, self.places]
-        if not np.isfinite(Y).all():
+        if not (np.isfinite(Y) | self._absent).all():
             raise self._not_finite(Y, theta)
         return Y.T
 
@@ -171,14 +173,14 @@ class ChosenOutputs:
         Y, why = simulate_many(self.simulator.bound.bound, np.array(thetas))  # type: ignore[union-attr]
         values = (Y if self._all else Y[:, :, self.places]).transpose(0, 2, 1)
         out: list[tuple[bool, Any]] = [(True, v) for v in values]
-        is_finite = np.isfinite(values)
+        is_finite = np.isfinite(values) | np.transpose(self._absent)
         for i in [] if is_finite.all() else np.flatnonzero(~is_finite.all(axis=(1, 2))).tolist():
             told = why[i] or str(self._not_finite(values[i].T, thetas[i]))
             out[i] = (False, (SimulationError.__name__, told))
         return out
 
     def _not_finite(self, Y: Matrix, theta: Vector) -> SimulationError:
-        bad = ~np.isfinite(Y)
+        bad = ~(np.isfinite(Y) | self._absent)
         names = [self.simulator.var_names[self.places[j]] for j in np.flatnonzero(bad.any(axis=0))]
         row, column = np.argwhere(bad)[0]
         where = f" at {self.simulator.x_name} = {self.simulator.x[row]:g}" if len(Y) > 1 else ""
@@ -206,7 +208,7 @@ class BoundAnew(OfRuns):
 
     def __init__(self, model: Any, names: tuple[str, ...], maps: Sequence[Map] = ()) -> None:
         self._given = model, names, tuple(maps)
-        self.bound = model.bind(names)
+        self.model, self.bound = model, model.bind(names)
         for map in maps:
             self.bound = BoundMappedModel(self.bound, map)
         self.run, self.sensitivities = self.bound.simulate, self.bound.sensitivities  # looked up once

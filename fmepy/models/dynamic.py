@@ -69,6 +69,8 @@ class Runnable(AnswersInOwnWords, InNotebook):
     """Events and forcings that belong to entities."""
     profiles: Any = ()
     """Variables over depth, where x is a depth: of a steady state on a grid."""
+    absent: Any = None
+    """Where the model has no value by its nature, shape (n_time, n_var): NaN there is no failure of a run."""
     _bound: Any = None
     _like: Self | None = None  # while a copy is made: of which model
     _carried: tuple[str, ...] = ()

@@ -186,7 +186,7 @@ class SensRange(Framed):
             return self._summary
         n_runs = len(self.values)
         values = self.values.reshape(n_runs, -1)
-        ok = ~np.isnan(values[:, 0])  # a failed run is NaN in all its outputs
+        ok = np.any(~np.isnan(values), axis=1)  # a failed run is NaN in all its outputs
         table = np.concatenate([statistics(group) for group in column_groups(values, ok)])
         return summarise(table, self.var, self.x, self.x_name, self.kind, self.predicted, self.cells, self.profiles)
 

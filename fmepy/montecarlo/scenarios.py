@@ -139,7 +139,7 @@ class Scenarios(Framed):
         """Return mean, standard deviation, extremes and quantiles over the parameter sets, failed runs left out."""
         parts = []
         for name, runs in zip(self.names, self.values(), strict=True):
-            runs = runs[~np.isnan(runs).any(axis=(1, 2))]  # a failed run is NaN everywhere
+            runs = runs[~np.isnan(runs).all(axis=(1, 2))]  # a failed run is NaN everywhere
             table = self._summary_by_place(runs) if self.cells else self._summary_by_x(runs)
             table.insert(0, "scenario", [name] * len(table))
             parts.append(table)

@@ -22,7 +22,7 @@ from fmepy.errors import ArgumentError, FmepyError, did_you_mean, listed
 from fmepy.types import Axes, AxesArray
 
 COLORS = ("#0072b2", "#e69f00", "#009e73", "#d55e00", "#cc79a7", "#56b4e9", "#332288")
-"""Of Okabe and Ito, without what is faint on white, and indigo: the colour-blind tell every two of them apart."""
+"""Of Okabe and Ito, without what is faint on white, and indigo: colour-blind readers can distinguish every two."""
 WARNING = COLORS[3]
 MARKERS = "osD^vPX*<>"
 DASHES = ("-", "--", "-.", ":")
@@ -37,18 +37,6 @@ _WRAP = "\n  "
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_SHORT = {
-    "c": "color",
-    "ec": "edgecolor",
-    "fc": "facecolor",
-    "ls": "linestyle",
-    "lw": "linewidth",
-    "mec": "markeredgecolor",
-    "mew": "markeredgewidth",
-    "mfc": "markerfacecolor",
-    "ms": "markersize",
-}
 
 SETTINGS = ("xlabel", "ylabel", "xlim", "ylim", "xscale", "yscale", "xticks", "yticks", "title")
 """Keywords of every picture that go to its panels."""
@@ -114,31 +102,30 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(draw)
     def drawn(*args: P.args, **kwargs: P.kwargs) -> R:
-        given = cast(dict[str, Any], kwargs)
-        for short in [k for k in given if k in _SHORT]:
-            if _SHORT[short] in given:
-                raise ArgumentError(f"`{short}` and `{_SHORT[short]}` are the same; give one of them.")
-            given[_SHORT[short]] = given.pop(short)
-        _check_keywords(draw.__name__, given, own)
-        if isinstance(bins := given.get("bins"), (int, float)):
-            given["bins"] = whole_number(bins, "bins", 1)
-        settings = {k: given.pop(k) for k in SETTINGS if k in given}
-        figsize, legpos = given.pop("figsize", None), given.pop("legpos", "above")
+        keywords = _with_long_names(kwargs)
+        _check_keywords(draw.__name__, keywords, own)
+        if isinstance(bins := keywords.get("bins"), (int, float)):
+            keywords["bins"] = whole_number(bins, "bins", 1)
+        settings = {k: keywords.pop(k) for k in SETTINGS if k in keywords}
+        figsize, legpos = keywords.pop("figsize", None), keywords.pop("legpos", "above")
         legend_location(legpos)
-        users = next((given[k] for k in ("ax", "axes") if given.get(k) is not None), None)
+        users = next((keywords[k] for k in ("ax", "axes") if keywords.get(k) is not None), None)
         if figsize is not None and users is not None:
             raise ArgumentError("`figsize` is the size of a new figure; the Axes given have one already. Leave it out.")
         before = set() if users is not None else _figures()
         labelled = {id(ax): len(_labels(ax)) for ax in np.ravel(np.asarray(users, dtype=object)) if _is_axes(ax)}
         try:
-            out = draw(*args, **kwargs)
+            out: R = cast(Any, draw)(*args, **keywords)
             panels = np.asarray(out, dtype=object)
             if panels.size:
                 _finish(panels, settings, figsize, _calendar(args[0]) if args else None)
                 _place_legends(panels.ravel().tolist(), legpos, labelled)
         except Exception as error:
             if users is None:  # nothing half drawn is left
-                _close(_figures() - before)
+                import matplotlib.pyplot as plt
+
+                for number in _figures() - before:
+                    plt.close(number)
             if isinstance(error, (AttributeError, TypeError)) and "keyword argument" in str(error):
                 raise ArgumentError(f"{draw.__name__} cannot draw with these keywords: {error}.") from error
             if args and hasattr(type(args[0]), "save") and not isinstance(error, FmepyError):
@@ -150,6 +137,18 @@ def picture(draw: Callable[P, R]) -> Callable[P, R]:
         return out
 
     return drawn
+
+
+def _with_long_names(keywords: Mapping[str, Any]) -> dict[str, Any]:
+    """Return keywords under matplotlib's long names."""
+    from matplotlib.cbook import normalize_kwargs
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Rectangle
+
+    try:
+        return dict(normalize_kwargs(normalize_kwargs(dict(keywords), Line2D), Rectangle))
+    except TypeError as error:
+        raise ArgumentError(f"{error}. Give one of them.") from None
 
 
 _OF_R = {
@@ -205,7 +204,7 @@ def _calendar(thing: Any) -> Any:
 
 
 def _finish(panels: AxesArray, settings: dict[str, Any], figsize: Any, calendar: Any) -> None:
-    """Apply what the user asked of the panels that are drawn."""
+    """Apply the user's settings to the panels."""
     from fmepy.plotting.ticks import date_ticks, tidy_ticks
 
     flat: list[Axes] = panels.ravel().tolist()
@@ -268,14 +267,7 @@ def _figures() -> set[int]:
     return set(plt.get_fignums())
 
 
-def _close(figures: set[int]) -> None:
-    import matplotlib.pyplot as plt
-
-    for number in figures:
-        plt.close(number)
-
-
-def one_per_panel(key: str, value: Any, n: int) -> list[Any]:
+def one_per_panel(key: str, value: Any, n: int, what: str = "panels") -> list[Any]:
     """Return the value of a keyword for each of `n` panels: one for all, or a list of n (limits: a list of pairs)."""
     is_list = isinstance(value, (list, np.ndarray))
     if is_list and key in _LISTS and all(np.ndim(v) == 0 for v in value):
@@ -285,12 +277,12 @@ def one_per_panel(key: str, value: Any, n: int) -> list[Any]:
     if len(value) == 1:
         return [value[0]] * n
     if len(value) != n:
-        raise ArgumentError(f"`{key}` has {len(value)} values for {n} panels. Give one for all, or a list of {n}.")
+        raise ArgumentError(f"`{key}` has {len(value)} values for {n} {what}. Give one for all, or a list of {n}.")
     return list(value)
 
 
 def set_axes(ax: Axes, x_name: str, name: str, xyswap: bool = False) -> None:
-    """Label a panel, and let x go down if it stands on the vertical axis."""
+    """Label a panel, and let x go down if it is on the vertical axis."""
     ax.set(**{"xlabel": name, "ylabel": x_name} if xyswap else {"xlabel": x_name, "ylabel": name})
     if xyswap and not ax.yaxis_inverted():
         ax.invert_yaxis()
@@ -355,11 +347,11 @@ def get_axes(
         figure, grid = plt.subplots(nrows, ncols, squeeze=False, layout="constrained", figsize=size, **kwargs)
         for spare in grid.flat[n:]:
             figure.delaxes(spare)
-        return _flat(list(grid.flat[:n]))
-    given = list(np.ravel(np.asarray(axes, dtype=object)))
-    if len(given) < n:
-        raise ArgumentError(f"`axes` holds {len(given)} Axes; {n} are needed, one per panel.")
-    return _flat([_checked(a, "axes") for a in given[:n]])
+        return np.array(list(grid.flat[:n]), dtype=object)
+    panels: AxesArray = np.ravel(np.asarray(axes, dtype=object))
+    if len(panels) < n:
+        raise ArgumentError(f"`axes` holds {len(panels)} Axes; {n} are needed, one per panel.")
+    return np.array([_checked(ax, "axes") for ax in panels[:n]], dtype=object)
 
 
 def each_panel(
@@ -409,22 +401,21 @@ def name_rows(ax: Axes, names: Sequence[Any]) -> None:
 
 
 def name_columns(ax: Axes, names: Sequence[str]) -> None:
-    """Name what stands side by side, slanted where the names are wide."""
+    """Name the columns of a chart, slanted where the names are wide."""
     inches = (max(map(len, names), default=0) + 2) * len(names) * 0.09
     wide = inches > ax.get_window_extent().width / ax.figure.figure.dpi
     ax.set_xticks(np.arange(len(names)), list(names), rotation=30 if wide else 0, ha="right" if wide else "center")
     ax.set_xlim(-0.5, len(names) - 0.5)
 
 
+def bins_of(values: Any) -> Any:
+    """Return the bins of a histogram, as matplotlib takes them: few of many values."""
+    return "auto" if len(values) < 2000 else 40
+
+
 def zero_line(ax: Axes, *, upright: bool = False) -> None:
     """Draw the line where a quantity is zero."""
     (ax.axvline if upright else ax.axhline)(0.0, color="0.6", linewidth=0.8, zorder=0)
-
-
-def _flat(items: list[Axes]) -> AxesArray:
-    out = np.empty(len(items), dtype=object)
-    out[:] = items
-    return out
 
 
 def _checked(ax: Any, argument: str) -> Axes:
@@ -447,7 +438,7 @@ def legend_location(legpos: str | None) -> str | None:
     >>> legend_location("topright")
     'upper right'
     """
-    if legpos is None or legpos in _LOCATIONS:
+    if legpos is None or (isinstance(legpos, str) and legpos in _LOCATIONS):
         return _LOCATIONS.get(legpos or "")
     raise ArgumentError(
         f"`legpos={legpos!r}` is not known. Choose one of {listed(_LOCATIONS, 10)}, a word of matplotlib, or None for "
@@ -468,7 +459,7 @@ class _AsTheLegend:
 
 
 def add_legend(ax: Axes, legpos: str = "above") -> None:
-    """Draw the legend of the labelled artists of a panel, if there are any; the title of an earlier one stays.
+    """Draw the legend of the labelled artists of a panel, if any; the title of an earlier legend remains.
 
     "above" the panel it covers nothing, and a title that is set later goes above the legend: titles keep clear of an
     Axes' children, but not of its legend, so that an empty child lies where the legend is.

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fmepy.errors import ArgumentError
 from fmepy.numerics.draw_statistics import autocorrelation, rank_counts, running_mean, running_quantiles
-from fmepy.plotting.axes import color, each_panel, picture, zero_line
+from fmepy.plotting.axes import bins_of, color, each_panel, picture, zero_line
 from fmepy.types import Axes, AxesArray, Matrix, Vector
 
 Draw = Callable[[Axes, int, list[tuple[str | None, Vector, Vector]]], object]
@@ -77,8 +77,7 @@ def hist_chains(
         A prior that has no density.
     """
     priors = _checked_priors(prior)
-    bins = "auto" if len(draws) < 2000 else 40
-    look = {"bins": bins, "density": True, "color": "0.75", "edgecolor": "white", "linewidth": 0.4, **kwargs}
+    look = {"bins": bins_of(draws), "density": True, "color": "0.75", "edgecolor": "white", "linewidth": 0.4, **kwargs}
 
     def draw(ax: Axes, j: int, chains: Any) -> None:
         ax.hist(draws.iloc[:, j].to_numpy(), **look)
@@ -143,16 +142,16 @@ def plot_autocorrelation(
         ax.axhspan(-band, band, color="0.9", zorder=0)
         zero_line(ax)
         for i, (label, _, values) in enumerate(chains):
-            found = autocorrelation(values, max_lag)[0]
+            correlations = autocorrelation(values, max_lag)[0]
             look = {"color": color(i), "marker": ".", "markersize": 4, "linewidth": 1.0, "label": label}
-            ax.plot(np.arange(len(found)), found, **{**look, **kwargs})
+            ax.plot(np.arange(len(correlations)), correlations, **{**look, **kwargs})
 
     return _each_quantity(draws, draw, axes, x="lag (saved draws)", y="autocorrelation")
 
 
 @picture
 def plot_ranks(draws: pd.DataFrame, *, bins: int = 20, axes: Any = None, **kwargs: Any) -> AxesArray:
-    """Draw how the pooled ranks of the draws are shared out among the chains, a step line per chain; return the Axes.
+    """Draw the distribution of the pooled ranks of the draws over the chains, a step line per chain; return the Axes.
 
     Chains that agree are even: near the dashed line everywhere. A chain high on the left has too many small values,
     one that is high at both ends is too wide.

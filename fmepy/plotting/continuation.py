@@ -10,10 +10,13 @@ from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import color, each_panel, picture
 from fmepy.types import AxesArray
 
+_KINDS = ("stable", "unstable", "neutral")
+"""Of small disturbances, by whether they die away, grow, or neither."""
+
 
 @picture
 def plot_branch(branch: Any, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
-    """Draw states over the parameter, a panel each: stable parts solid, others dashed, folds as marks.
+    """Draw states over the parameter, a panel each: stable parts solid, others dashed or dotted, folds as marks.
 
     Parameters
     ----------
@@ -26,18 +29,15 @@ def plot_branch(branch: Any, which: Any = None, *, axes: Any = None, **words: An
     """
     p, frame = branch.parameter, branch.frame
     names = [c for c in frame.columns if c not in (p, "stable", "eigenvalue")]
-    stable = frame["stable"].eq(True).to_numpy()
-    ends = np.flatnonzero(np.diff(stable)) + 1
-    parts = np.split(np.arange(len(frame)), ends)
+    kinds = np.select([frame["stable"].eq(True), frame["stable"].eq(False)], [0, 1], 2)
+    parts = np.split(np.arange(len(frame)), np.flatnonzero(np.diff(kinds)) + 1)
 
     def draw(ax: Any, name: str) -> None:
-        x, y, named = frame[p].to_numpy(float), frame[name].to_numpy(float), set[bool]()
+        x, y, labels = frame[p].to_numpy(float), frame[name].to_numpy(float), dict(enumerate(_KINDS))
         for part in parts:
-            is_stable = bool(stable[part[0]])
             rows = np.append(part, part[-1] + 1) if part[-1] + 1 < len(frame) else part  # up to where the next begins
-            label = None if is_stable in named else "stable" if is_stable else "unstable"
-            named.add(is_stable)
-            look = {"linestyle": "-" if is_stable else "--", "color": color(int(not is_stable)), "label": label}
+            kind = int(kinds[part[0]])
+            look = {"linestyle": ("-", "--", ":")[kind], "color": color(kind), "label": labels.pop(kind, None)}
             ax.plot(x[rows], y[rows], **look | words)
         if len(branch.folds):
             ax.plot(branch.folds[p], branch.folds[name], "o", color="0.2", markersize=5, label="fold")

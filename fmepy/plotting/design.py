@@ -12,7 +12,7 @@ from fmepy.types import AxesArray
 
 
 @picture
-def plot_design(found: Any, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
+def plot_design(design: Any, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
     """Draw what a reading would add over its place, a panel a variable, and the chosen readings as marks below.
 
     Parameters
@@ -24,15 +24,15 @@ def plot_design(found: Any, which: Any = None, *, axes: Any = None, **words: Any
     **words
         Keywords of every picture, and of matplotlib's lines.
     """
-    table, chosen = found.sensitivity, found.chosen
+    table, chosen = design.sensitivity, design.chosen
     x = next(c for c in table.columns if c not in ("variable", "sensitivity"))
     names = chosen_names(which, list(dict.fromkeys(table["variable"])))
 
     def draw(ax: Any, name: str) -> None:
-        mine = table[table["variable"] == name].groupby(x)["sensitivity"].max()
-        ax.plot(mine.index, mine.to_numpy(), color=color(0), **words)
+        gains = table[table["variable"] == name].groupby(x)["sensitivity"].max()
+        ax.plot(gains.index, gains.to_numpy(), color=color(0), **words)
         here = chosen.loc[chosen["variable"] == name, x].to_numpy(dtype=float)
-        near = 1e-4 * (float(np.ptp(mine.index)) or 1.0)  # times that were found one by one differ in their last digits
+        near = 1e-4 * (float(np.ptp(gains.index)) or 1.0)  # times searched one by one differ in their last digits
         _, first, counts = np.unique(np.round(here / near), return_index=True, return_counts=True)
         times = here[first]
         if len(times):  # an empty line without a clip would widen the panel to the figure's corner

@@ -66,10 +66,10 @@ def plot_map(system: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         if len(links) <= _MOST_NUMBERED:
             text = first_names(variables, "\n", _MOST_NAMES) if len(links) <= _MOST_NAMED else str(len(variables))
             _write(ax, text, places[a], places[b], bend, colors[a])
-    said = "arrows: variables that one module computes and another reads"
+    caption = "arrows: variables that one module computes and another reads"
     if _MOST_NAMED < len(links) <= _MOST_NUMBERED:
-        said += "; numbers: how many"
-    ax.text(0.5, 0, said, ha="center", va="bottom", fontsize=8, color="0.35", transform=ax.transAxes)
+        caption += "; numbers: how many"
+    ax.text(0.5, 0, caption, ha="center", va="bottom", fontsize=8, color="0.35", transform=ax.transAxes)
     ax.set_aspect("equal")
     ax.set_xlim(*((-1.35, 1.35) if small else (-1.6, 1.6)))
     ax.set_ylim(*((min(p[1] for p in places.values()) - 0.35, 1.2) if small else (-1.65, 1.6)))
@@ -89,7 +89,7 @@ def _bend(start: NDArray[np.float64], end: NDArray[np.float64]) -> float:
 
 
 def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> list[str]:
-    """Return the modules in the order in which they stand: next to the last one, what is tied to it most."""
+    """Order the modules around the circle: next to each the one that shares most variables with it."""
     number = {n: i for i, n in enumerate(names)}
     ties = np.zeros((len(names), len(names)))
     for (a, b), variables in links.items():
@@ -106,17 +106,17 @@ def _in_circle(names: list[str], links: dict[tuple[str, str], list[str]]) -> lis
 
 def _from_data(system: Any) -> dict[str, int]:
     """Return how many variables that each module reads come from outside, at least in part."""
-    found = dict.fromkeys((m.name for m in system.modules), 0)
+    counts = dict.fromkeys((m.name for m in system.modules), 0)
     for v in system.variables.values():
         for module in v.read_in if v.exogenous else ():
-            found[module] += 1
-    return found
+            counts[module] += 1
+    return counts
 
 
 def _box(
     ax: Axes, name: str, place: NDArray[np.float64], color: Any, from_data: int, size: float, angle: float | None
 ) -> Text:
-    """Write a module's box: level in the place itself, or outwards from it in the direction of `angle`."""
+    """Write a module's box: level at its place, or outwards from it in the direction of `angle`."""
     shown = name if len(name) <= 24 else name[:23] + "…"
     box = {"boxstyle": "round,pad=0.3", "facecolor": "white", "edgecolor": color, "linewidth": min(1.5, size / 5)}
     if angle is None:

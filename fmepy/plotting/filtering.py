@@ -275,7 +275,7 @@ def _sums_ahead(ax: Axes, ahead: Any, level: float, **kwargs: Any) -> None:
 
 @picture
 def plot_screening(screened: Any, *, ax: Axes | None = None, **kwargs: Any) -> Axes:
-    """Return the axes with what a screening found: the magnitude by round, its threshold, and what was set missing."""
+    """Return the axes with the result of a screening: magnitude by round, threshold, and data set missing."""
     ax, log, entity = get_ax(ax, figsize=(7.0, max(2.4, 0.3 * len(screened.log) + 1.6))), screened.log, screened.entity
     if not len(log):
         ax.text(0.5, 0.5, "nothing beyond the threshold", ha="center", va="center", transform=ax.transAxes)

@@ -96,7 +96,7 @@ def plot_model(
     upright = bool(profiles) if xyswap is None else xyswap
     names = chosen(which, known) if which is not None else profiles or _numeric_columns(tables[0])
     if not names:
-        raise DataError("The outputs hold no variable to show: there is no column of numbers beside x.")
+        raise DataError("The outputs hold no variable to show: there is no column of numbers besides x.")
     seen, _ = observed(obs, x, known, names, needs_x=True)
     styles = [_style(kwargs, i) for i in range(len(tables))]
     unnamed = {"label": None} if labels is None else {}

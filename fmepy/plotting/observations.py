@@ -44,8 +44,8 @@ def observed(
     ----------
     obs : table, sequence of tables, or None
     x_name : str
-        What the output calls its x; with `needs_x` every table must have it, else its place tells x where it is not
-        there, and the first table names it.
+        What the output calls its x; with `needs_x` every table must have it; else the place of x stands in for the
+        name, and the first table names it.
     known, shown : sequence of str
         Variables of the output, and those that have a panel.
 
@@ -63,7 +63,7 @@ def observed(
         hint = f" A variable is chosen by which={obs!r}." if isinstance(obs, str) else ""
         raise ArgumentError(f"`obs` must be a table or a list of tables; got {type(obs).__name__}.{hint}")
     out: dict[str, list[Points]] = {}
-    found = ""
+    x_of_tables = ""
     for i, one in enumerate(obs if many else [obs]):
         argument = f"obs[{i}]" if many else "obs"
         table = table_of_variables(one, argument)
@@ -73,7 +73,7 @@ def observed(
                 f"Give the column of x that name: .rename(columns={{{str(table.columns[0])!r}: {x_name!r}}})."
             )
         points, own = observed_points([table], x_name, known)
-        found = found or own
+        x_of_tables = x_of_tables or own
         if not set(points) & set(shown):
             raise DataError(
                 f"`{argument}` holds none of the variables shown ({listed(shown)}); it has {listed(points)}: neither a "
@@ -81,7 +81,7 @@ def observed(
             )
         for name, seen in points.items():
             out.setdefault(name, []).extend(seen)
-    return out, found or x_name
+    return out, x_of_tables or x_name
 
 
 def draw_observed(
@@ -117,24 +117,24 @@ def draw_marked(ax: Axes, x: Any, y: Any, marks: Any = None, xyswap: bool = Fals
             continue
         look = dict(style)
         if mark:
-            upright, swapped, told = _BEYOND[mark]
+            upright, swapped, label = _BEYOND[mark]
             look |= {"marker": swapped if xyswap else upright, "markerfacecolor": "none"}
-            if not str(style.get("label", told)).startswith("_"):  # once a panel, whatever else points differ by
-                look["label"] = "_nolegend_" if told in ax.get_legend_handles_labels()[1] else told
+            if not str(style.get("label", label)).startswith("_"):  # once a panel, whatever else points differ by
+                look["label"] = "_nolegend_" if label in ax.get_legend_handles_labels()[1] else label
         (line,) = ax.plot(*((y[mine], x[mine]) if xyswap else (x[mine], y[mine])), **look)
         style.setdefault("color", line.get_color())
 
 
 def _marks_of(table: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return a table without its columns of marks, and these columns by name."""
-    found = {}
+    marks = {}
     for j in range(table.shape[1]):
         column = table.iloc[:, j]
         if not pd.api.types.is_numeric_dtype(column):
             texts = column.fillna("").astype(str).str.strip().replace("=", "")
             if set(texts) <= {"", *_BEYOND} and texts.isin(list(_BEYOND)).any():
-                found[str(table.columns[j])] = texts.to_numpy()
-    return table.loc[:, [str(c) not in found for c in table.columns]], found
+                marks[str(table.columns[j])] = texts.to_numpy()
+    return table.loc[:, [str(c) not in marks for c in table.columns]], marks
 
 
 def _marks_by_variable(marks: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
@@ -143,7 +143,7 @@ def _marks_by_variable(marks: Mapping[str, Any], names: Sequence[str]) -> dict[s
         return dict.fromkeys(names, *marks.values())
     out = {}
     for column, values in marks.items():
-        # a word of it: "mark_B" is of B, and "mark" of nobody, though m stands in it
+        # a word of it: "mark_B" is of B, and "mark" of no variable, though it contains m
         mine = max(
             (n for n in names if re.search(rf"(?<![^\W_]){re.escape(n)}(?![^\W_])", column)), key=len, default=None
         )
@@ -161,7 +161,7 @@ def observed_points(
     ----------
     tables : sequence of tables, wide or long
         A column that holds nothing but "<", ">", "=" and empty cells marks readings beyond a limit; in a wide table of
-        several variables those of the variable that stands in its name, such as "mark_B".
+        several variables those of the variable in its name, such as "mark_B".
     x_name : str, optional
         The column of x, where a table has it; else x is the first column (wide) or the second (long).
     variables : sequence of str, optional
@@ -169,7 +169,7 @@ def observed_points(
         table long.
     """
     out: dict[str, list[Points]] = {}
-    found = ""
+    x_of_tables = ""
     for i, given in enumerate(tables):
         table, marks = _marks_of(table_of_variables(given, f"data set {i}" if i else "x"))
         first = table.iloc[:, 0]
@@ -177,15 +177,15 @@ def observed_points(
         if is_long and variables is not None and not first.astype(str).isin(variables).any():
             is_long = False
         parts, own = _long(table, x_name, i) if is_long else _wide(table, x_name, i)
-        found = found or own
+        x_of_tables = x_of_tables or own
         names = [name for name, *_ in parts]
         of = dict.fromkeys(names, next(iter(marks.values()), None)) if is_long else _marks_by_variable(marks, names)
         for name, xs, ys, rows in parts:
-            kept = np.isfinite(xs) & np.isfinite(ys)
+            finite = np.isfinite(xs) & np.isfinite(ys)
             mine = of.get(name)
-            beyond = None if mine is None else mine[rows][kept]
-            out.setdefault(name, []).append(Points(i, xs[kept], ys[kept], beyond))
-    return out, found or x_name or "x"
+            beyond = None if mine is None else mine[rows][finite]
+            out.setdefault(name, []).append(Points(i, xs[finite], ys[finite], beyond))
+    return out, x_of_tables or x_name or "x"
 
 
 def dated_days(tables: Sequence[Any]) -> tuple[list[Any], Any]:
@@ -201,11 +201,11 @@ def dated_days(tables: Sequence[Any]) -> tuple[list[Any], Any]:
     return out, calendar
 
 
-def table_of_variables(given: Any, told: str) -> pd.DataFrame:
-    """Return a table with x and at least one variable; `told` is its name in messages."""
-    table = as_table(given, told)
+def table_of_variables(thing: Any, label: str) -> pd.DataFrame:
+    """Return a table with x and at least one variable; `label` is its name in messages."""
+    table = as_table(thing, label)
     if table.shape[1] < 2:
-        raise DataError(f"`{told}` needs x and at least one variable beside it; it has {listed(table.columns)}.")
+        raise DataError(f"`{label}` needs x and at least one variable; it has {listed(table.columns)}.")
     return table
 
 
@@ -227,7 +227,7 @@ def _long(table: pd.DataFrame, x_name: str | None, i: int) -> tuple[list[_Part],
     value = next((j for j in range(1, len(names)) if j != place), None)
     if value is None:
         raise DataError(
-            f"Data set {i} is long (its first column is text) and needs a column of values beside {names[0]!r} and "
+            f"Data set {i} is long (its first column is text) and needs a column of values besides {names[0]!r} and "
             f"{names[place]!r}."
         )
     xs, ys = _numbers(table, place, i), _numbers(table, value, i)

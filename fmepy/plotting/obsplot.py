@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import get_axes, one_per_panel, picture, point_look, set_axes
@@ -90,12 +88,4 @@ def obsplot(
 
 
 def _of_data_set(kwargs: Mapping[str, Any], i: int, n: int) -> dict[str, Any]:
-    out = {}
-    for key, value in kwargs.items():
-        if not isinstance(value, (list, np.ndarray)):
-            out[key] = value
-        elif len(value) != n:
-            raise ArgumentError(f"`{key}` has {len(value)} values for {n} data sets. Give one for all, or one each.")
-        else:
-            out[key] = value[i]
-    return out
+    return {key: one_per_panel(key, value, n, "data sets")[i] for key, value in kwargs.items()}

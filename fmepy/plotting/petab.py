@@ -14,6 +14,8 @@ from fmepy.types import Axes, AxesArray
 MOST_NAMED = 12
 """Experiments up to which each has an entry in the legend; of more, the first and the last have."""
 
+_WORDS = 18.0  # points that words in a panel need
+
 
 def times_behind(times: pd.Series[float]) -> pd.Series[float]:
     """Return times with those of readings at rest, which are infinite, behind the others."""
@@ -23,11 +25,14 @@ def times_behind(times: pd.Series[float]) -> pd.Series[float]:
 
 
 def mark_rest(ax: Axes, times: pd.Series[float]) -> None:
-    """Mark where readings at rest stand behind others."""
+    """Mark where readings at rest stand behind others, with room for the words above all that is drawn."""
     at_rest = np.isinf(times)
     if at_rest.any() and not at_rest.all():
         last = float(times[~at_rest].max())
         ax.axvline(last + 0.04 * (last or 1.0), color="0.8", linewidth=0.8)
+        height = ax.get_window_extent().height * 72 / ax.figure.figure.dpi
+        to_data = ax.transAxes + ax.transData.inverted()
+        ax.set_ylim(top=to_data.transform((0, 1 + _WORDS / height))[1])
         ax.annotate("at rest", (1, 1), xycoords="axes fraction", xytext=(-2, -10), textcoords="offset points",
                     ha="right", fontsize=8, color="0.4")  # fmt: skip
 
@@ -68,9 +73,9 @@ def plot_petab(table: Any, which: Any = None, *, axes: Any = None, **words: Any)
             ax.plot(rows["time"], rows["simulation"], **{**look, **style, "label": label, **words})
         if at_rest.all():
             name_columns(ax, experiments)
-        mark_rest(ax, times)
         if mine["is_log"].all() and (mine[["measurement", "simulation"]] > 0).all(axis=None):
             ax.set_yscale("log")
+        mark_rest(ax, times)
 
     names = chosen(which, of_all)
     panels = each_panel(names, draw, axes, x="time")

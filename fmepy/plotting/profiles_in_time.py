@@ -21,7 +21,7 @@ _LONG = ["var", "time", "depth", "value"]
 def plot_image(table: pd.DataFrame, edges: Vector, name: str, *, unit: str = "", ax: Any = None, **kwargs: Any) -> Any:
     """Return the axes on which a profile is drawn as colours; see `ProfileModel.image`.
 
-    A time stands in the middle of its column, whose edges are halfway to its neighbours.
+    A time is in the middle of its column, whose edges are halfway to its neighbours.
     """
     ax = get_ax(ax)
     _draw_image(ax, table, edges, name, unit, **kwargs)
@@ -116,7 +116,7 @@ def _by_depth(obs: Any, variables: Sequence[str], time: str) -> pd.DataFrame | N
     table = table.set_axis(names, axis=1)
     is_number = [pd.api.types.is_numeric_dtype(table[c]) for c in names]
     if len(names) > 3 and not is_number[0] and table.iloc[:, 0].astype(str).isin(variables).any():
-        return table.iloc[:, :4].set_axis(["var", "time", "depth", "value"], axis=1).astype({"var": str}).dropna()
+        return table.iloc[:, :4].set_axis(_LONG, axis=1).astype({"var": str}).dropna()
     rest = [c for c, number in zip(names, is_number, strict=True) if number and c not in variables]
     times = [c for c in rest if c.lower() in (time.lower(), *TIMES)]
     depths = [c for c in rest if c.lower() in DEPTHS and c not in times]

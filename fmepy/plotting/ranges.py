@@ -14,6 +14,7 @@ from fmepy.errors import ArgumentError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import (
     WIDEST,
+    bins_of,
     color,
     each_panel,
     get_axes,
@@ -71,7 +72,7 @@ def plot_runs(
 
 
 def _over_depth(result: Any, which: Which, xyswap: bool | None) -> tuple[list[str], bool]:
-    """Return what is drawn, and whether x goes down: of a steady state on a grid its profiles, against depth."""
+    """Return the variables to draw, and whether x goes down: profiles of a steady state are drawn against depth."""
     profiles = [v for v in result.profiles if v in result.var]
     names = profiles if which is None and profiles else chosen(which, result.var)
     return names, bool(profiles) if xyswap is None else xyswap
@@ -216,7 +217,7 @@ def _band(ax: Axes, rows: pd.DataFrame, xyswap: bool, quant: bool, color: Any, k
 
 
 def _dot(ax: Axes, rows: pd.DataFrame, xyswap: bool, quant: bool, color: Any, kwargs: Mapping[str, Any]) -> None:
-    """Draw the one value of a variable as a dot with its ranges, lying."""
+    """Draw the one value of a variable as a dot with horizontal ranges."""
     outer, inner, middle, labels = _limits(rows, quant)
     at = rows["x"].to_numpy()
     ax.hlines(at, *outer, color=color, alpha=0.4, linewidth=2, label=labels[0])
@@ -304,7 +305,7 @@ def plot_pairs(
         ax: Any = panels[i, j]
         x, y = rows[:, j], rows[:, i]
         if i == j:
-            ax.hist(x, bins=_bins(x), color="0.75")
+            ax.hist(x, bins=bins_of(x), color="0.75")
             ax.set_title(names[i], fontsize="medium")
             ax.set_yticks([])
             ax.tick_params(labelsize="small")
@@ -322,7 +323,7 @@ def plot_pairs(
 def write_correlation(ax: Axes, x: Any, y: Any) -> None:
     """Write the correlation of two quantities into a panel, the larger the stronger it is; "-" where there is none.
 
-    It has the digits that tell it from 1.
+    It has as many digits as make it differ from 1.
     """
     text, size = "-", 8.0
     if len(x) > 1 and np.ptp(x) > 0 and np.ptp(y) > 0:
@@ -331,10 +332,6 @@ def write_correlation(ax: Axes, x: Any, y: Any) -> None:
         text, size = f"{r:.{digits}f}", 8 + 10 * abs(r)
     ax.set(xticks=[], yticks=[])
     ax.text(0.5, 0.5, text, ha="center", va="center", fontsize=size, transform=ax.transAxes)
-
-
-def _bins(values: Any) -> Any:
-    return "auto" if len(values) < 2000 else 40
 
 
 @picture
@@ -351,7 +348,7 @@ def plot_histograms(frame: pd.DataFrame, *, axes: Any = None, **kwargs: Any) -> 
 
     def draw(ax: Axes, name: str) -> None:
         values = frame.iloc[:, names.index(name)].dropna().to_numpy()
-        ax.hist(values, **{"bins": _bins(values), "color": "0.7", "edgecolor": "white", **kwargs})
+        ax.hist(values, **{"bins": bins_of(values), "color": "0.7", "edgecolor": "white", **kwargs})
         if not kwargs.get("density"):
             from matplotlib.ticker import MaxNLocator
 
@@ -387,7 +384,7 @@ def plot_scenarios(summary: Any, *, which: Which = None, axes: Any = None, **kwa
     panels = get_axes(len(names), axes)
     for ax, name in zip(panels, names, strict=True):
         rows, upright = frame[frame["var"] == name], name in summary.profiles
-        is_dot = single or (bool(summary.profiles) and not upright)  # a scalar stands in all rows
+        is_dot = single or (bool(summary.profiles) and not upright)  # a scalar is repeated in all rows
         if summary.base is not None:
             zero_line(ax, upright=is_dot or upright)
         if is_dot:

@@ -68,7 +68,7 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
             mine = labels == variable
             at, values = _courses(x[mine & ~spreads], S[mine & ~spreads])
             if sens.profiles and title not in upright and (values == values[0]).all():
-                at, values = at[:1], values[:1]  # a scalar beside the profiles
+                at, values = at[:1], values[:1]  # a scalar, not a profile
             dashes: dict[str, Any] = {"linestyle": DASHES[k % len(DASHES)]} if len(groups[title]) > 1 else {}
             for j, name in enumerate(sens.pars.index):
                 look = point_look(j) if len(at) == 1 else {**line_look(j), **dashes}
@@ -94,18 +94,18 @@ def plot_sensitivities(sens: Any, which: Any = None, *, axes: Any = None, **kwar
 
 def _by_depth(sens: Any, names: list[str], axes: Any, kwargs: dict[str, Any]) -> AxesArray:
     """Draw sensitivities over depth, a panel a variable and time (some of many), and over time of what has no depth."""
-    frame, groups, told = sens.frame, list[tuple[str, Any]](), set[str]()
+    frame, groups, notes = sens.frame, list[tuple[str, Any]](), set[str]()
     most = 1 if axes is not None and np.size(axes) == len(names) else 3  # the last, where there is a panel a variable
     for name in names:
         rows = frame[frame["var"] == name]
         is_profile = rows["depth"].notna()
         every = rows.loc[is_profile, "x"].unique()
         some = some_of(every, most)
-        told |= {f"{len(some)} of {len(every)} times"} if len(some) < len(every) else set()
+        notes |= {f"{len(some)} of {len(every)} times"} if len(some) < len(every) else set()
         groups += [(f"{name}, {sens.xname} {t:g}", rows[(rows["x"] == t) & is_profile]) for t in some]
         groups += [(name, rows[~is_profile])] if (~is_profile).any() else []
     panels = get_axes(len(groups), axes)
-    for line in sorted(told):
+    for line in sorted(notes):
         title_legend(panels[0], line)
     for ax, (title, rows) in zip(panels, groups, strict=True):
         upright = bool(rows["depth"].notna().all())
@@ -235,7 +235,7 @@ def plot_collinearity(
 
 
 def _spread(sizes: Any) -> Any:
-    """Return small offsets that part the points of one size: fixed, so that the picture is."""
+    """Return small fixed offsets that separate the points of one size."""
     offset = np.zeros(len(sizes))
     for n in np.unique(sizes):
         rows = np.flatnonzero(sizes == n)
@@ -245,17 +245,17 @@ def _spread(sizes: Any) -> Any:
 
 
 @picture
-def plot_identifiability(found: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+def plot_identifiability(result: Any, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw variance inflation per parameter, and each undetermined combination next to it; return the Axes.
 
     Infinite inflation is a hatched bar. `kwargs` go to ``Axes.barh``.
     """
-    names = list(found.parameters)
-    shown = found.combinations.head(5)
+    names = list(result.parameters)
+    shown = result.combinations.head(5)
     panels = get_axes(1 + len(shown), axes, panel=(3.4, 1.2 + _ROW * len(names)))
-    vif = found.frame["vif"].to_numpy(dtype=float)
+    vif = result.frame["vif"].to_numpy(dtype=float)
     finite = np.isfinite(vif)
-    top = 10 * max(vif[finite].max(initial=1.0), found.threshold**2)
+    top = 10 * max(vif[finite].max(initial=1.0), result.threshold**2)
     bars = panels[0].barh(np.arange(len(names)), np.where(finite, vif, top), **({"color": color(0)} | kwargs))
     for bar, is_finite in zip(bars, finite, strict=True):
         if not is_finite:
@@ -278,22 +278,22 @@ def plot_identifiability(found: Any, *, axes: Any = None, **kwargs: Any) -> Axes
 
 
 @picture
-def plot_global_indices(found: Any, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
+def plot_global_indices(result: Any, which: Any = None, *, axes: Any = None, **kwargs: Any) -> AxesArray:
     """Draw global indices, one panel a variable; return the Axes.
 
-    Single outputs: bars with intervals, total beside first order (or mean |effect| beside its standard deviation).
+    Single outputs: bars with intervals, total next to first order (or mean |effect| next to its standard deviation).
     Courses: lines over x, total drawn, first order dashed. `kwargs` go to the bars or lines.
     """
-    measures, over_x = _BARS[found.method], found.xname is not None
-    index = "effect" if found.method == "morris" else "index"
+    measures, over_x = _BARS[result.method], result.xname is not None
+    index = "effect" if result.method == "morris" else "index"
 
     def draw(ax: Axes, variable: str) -> None:
-        rows = found.frame[found.frame["var"] == variable]
-        (_draw_courses if over_x else _draw_bars)(ax, rows, found.parameters, measures, kwargs)
+        rows = result.frame[result.frame["var"] == variable]
+        (_draw_courses if over_x else _draw_bars)(ax, rows, result.parameters, measures, kwargs)
 
-    labels = {"x": found.xname, "y": index} if over_x else {"x": index, "y": ""}
-    panel = (5.0, 3.6) if over_x else (4.2, 1.2 + 1.6 * _ROW * len(found.parameters))
-    return each_panel(chosen(which, found.var), draw, axes, **labels, panel=panel)
+    labels = {"x": result.xname, "y": index} if over_x else {"x": index, "y": ""}
+    panel = (5.0, 3.6) if over_x else (4.2, 1.2 + 1.6 * _ROW * len(result.parameters))
+    return each_panel(chosen(which, result.var), draw, axes, **labels, panel=panel)
 
 
 def _draw_bars(ax: Axes, rows: Any, names: Any, measures: Any, kwargs: Any) -> None:

@@ -19,7 +19,7 @@ def plot_waterfall(many: Any, *, ax: Any = None, **kwargs: Any) -> Axes:
     """Draw by how much each start ended above the best, in rising order, coloured by optimum; return the Axes.
 
     Steps are optima: many starts on the lowest one say that it was found reliably. Below the dotted line searches count
-    as having come to the same value; what is less than 0.001 above the best is drawn there.
+    as having reached the same value; what is less than 0.001 above the best is drawn there.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def plot_parameters(many: Any, *, ax: Any = None, **kwargs: Any) -> Axes:
             panel.plot(x, place[i], **look, label=label if m == 0 else None)
     for j, (a, b) in enumerate(zip(low, high, strict=True)):
         text: dict[str, Any] = {"ha": "center", "fontsize": "x-small", "color": "0.35", "annotation_clip": False}
-        digits = next((n for n in range(3, 10) if f"{a:.{n}g}" != f"{b:.{n}g}"), 3)  # that tell the ends apart
+        digits = next((n for n in range(3, 10) if f"{a:.{n}g}" != f"{b:.{n}g}"), 3)  # by which the ends differ
         panel.annotate(f"{a:.{digits}g}", (j, 0), (0, -4), textcoords="offset points", va="top", **text)
         panel.annotate(f"{b:.{digits}g}", (j, 1), (0, 4), textcoords="offset points", va="bottom", **text)
     name_columns(panel, [f"{name} (log)" if many.scales[name] == "log" else name for name in names])
@@ -80,7 +80,7 @@ def plot_parameters(many: Any, *, ax: Any = None, **kwargs: Any) -> Axes:
 
 
 def _places(many: Any, names: list[str], done: IntVector) -> tuple[Matrix, Vector, Vector]:
-    """Return where each value stands between 0 and 1, and the ends of the scales."""
+    """Return the place of each value between 0 and 1, and the ends of the scales."""
     values = many.starts.loc[done, names].to_numpy(dtype=float)
     low, high = many.lower.to_numpy(dtype=float), many.upper.to_numpy(dtype=float)
     boxed = np.isfinite(low) & np.isfinite(high)
@@ -96,7 +96,7 @@ def _places(many: Any, names: list[str], done: IntVector) -> tuple[Matrix, Vecto
 
 
 def _groups(many: Any, numbers: IntVector) -> list[tuple[str, IntVector, dict[str, Any]]]:
-    """Return label, members and look of every optimum that has a colour, of the other ones, and of those at none."""
+    """Return label, members and look of each coloured optimum, of the other optima, and of starts without one."""
     out: list[tuple[str, IntVector, dict[str, Any]]] = []
     for k in range(1, min(int(numbers.max(initial=0)), _COLOURS) + 1):
         members = np.flatnonzero(numbers == k)

@@ -1,4 +1,4 @@
-"""Ticks of every picture: no offsets, whole numbers for years and counts, labels that keep apart."""
+"""Ticks of every picture: no offsets, whole numbers for years and counts, labels that do not overlap."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LETTER = 0.65  # of the size of a font
 
 
 class PlainNumbers(ScalarFormatter):
-    """Numbers in full, "1.5e6" where they are very large or small, without an offset beside the axis."""
+    """Numbers in full, "1.5e6" where they are very large or small, without an offset next to the axis."""
 
     def __init__(self) -> None:
         super().__init__(useOffset=False, useMathText=False)
@@ -117,7 +117,7 @@ def date_ticks(axis: Any, origin: Any, seconds: float) -> None:
 
 
 def tidy_ticks(ax: Axes) -> None:
-    """Give the axes of a panel these ticks, where nobody has set others."""
+    """Set these ticks on the axes of a panel, unless others are set."""
     for axis in (ax.xaxis, ax.yaxis):
         _open_up(axis)
         if type(axis.get_major_formatter()) is ScalarFormatter:

@@ -2,8 +2,8 @@
 
 A subcommand is a file here with a function ``add_arguments(parser)`` and one line in `command.COMMANDS`.
 
-A calibration goes through three hands: `file` (what is said, checked, and made into data, model and cost), `runner`
-(which runs the `steps`, keeps what they give and writes it) and `report`.
+A calibration has three parts: `file` (reads and checks the file, builds data, model and cost), `runner` (runs the
+`steps`, stores and writes their results) and `report`.
 """
 
 import typing as _typing
@@ -15,7 +15,7 @@ __all__ = ["Calibration", "calibrate"]
 
 
 def __getattr__(name: str) -> _typing.Any:
-    """Return what Python users take, imported when it is asked for."""
+    """Return the public names, imported at their first use."""
     from importlib import import_module
 
     if name in __all__:

@@ -1,4 +1,4 @@
-"""A calibration file, worked on step by step: what `calibrate` and ``fmepy calibrate`` do."""
+"""Run a calibration file step by step: `calibrate`, and what ``fmepy calibrate`` calls."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def calibrate(
         Worker processes, in place of the file's. The numbers do not depend on it.
     resume : bool
         True: a step that was killed goes on from its last checkpoint, to the same result. A step that is done, and
-        whose inputs are the same, is kept in any case.
+        whose inputs are the same, is reused in any case.
     python : bool
         False refuses files that name Python code.
     progress : bool or callable
@@ -146,18 +146,18 @@ def calibrate(
 
 
 def calibration(runner: CalibrationRun) -> Calibration:
-    """Return what there is of a run that has ended."""
-    found = {name: runner.results[name] for name in runner.names if name in runner.results}
-    if "fit" in found:
-        found["fit"] = runner.best([name for name in FITS if name in runner.results])
-    return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), found)
+    """Return the results of a run that has ended."""
+    results = {name: runner.results[name] for name in runner.names if name in runner.results}
+    if "fit" in results:
+        results["fit"] = runner.best([name for name in FITS if name in runner.results])
+    return Calibration(runner.exit == 0, runner.files(), runner.record, tuple(runner.warnings), results)
 
 
 def prepared(
     file: Path, *, output: Any = None, steps: Any = None, seed: Any = None, executor: Any = None, resume: bool = False,
     python: bool = True, problem: Path | None = None,
 ) -> CalibrationRun:  # fmt: skip
-    """Return what a file asks for, read and checked: nothing is run, and nothing written.
+    """Read and check a calibration file; nothing is run, and nothing is written.
 
     `problem` is what the file was made of, if it was: messages and the report name it.
 
@@ -169,14 +169,14 @@ def prepared(
     case = replace(read_case(file), problem=problem)
     if isinstance(steps, str):
         steps = steps.split(",")
-    names = plan.chosen(case, steps)
+    names = plan.selected_steps(case, steps)
     plan.check_demands(case)
     task = read_task(case, python=python)
     for name in names:
         STEPS[name].check(task, case.steps[name])
     if output is None:
-        said = case.run.get("output")
-        output = file.parent / (f"{file.stem}_report" if said is None else Path(said).expanduser())
+        folder = case.run.get("output")
+        output = file.parent / (f"{file.stem}_report" if folder is None else Path(folder).expanduser())
     executor = case.run.get("executor") if executor is None else executor
     return CalibrationRun(
         task=task,
@@ -190,7 +190,7 @@ def prepared(
 
 
 def _command(file: Path, output: Any, steps: Any, seed: Any, executor: Any, python: bool) -> str:
-    """Return what does the same from a terminal, wherever one is."""
+    """Return the command that repeats the run from any folder."""
     words = ["fmepy", "calibrate", str(file.resolve()), "--out", str(Path(output).resolve())]
     words += [] if steps is None else ["--steps", ",".join(str(s).strip() for s in steps)]
     words += [] if seed is None else ["--seed", str(seed)]
@@ -198,10 +198,10 @@ def _command(file: Path, output: Any, steps: Any, seed: Any, executor: Any, pyth
     return shlex.join(words + ([] if python else ["--no-python"]))
 
 
-# --- what a file asks for, in lines
+# --- the lines of `fmepy check`
 
 
-def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list[str]:
+def preview(task: CalibrationTask, steps: Sequence[str] | None = None) -> list[str]:
     """Return the lines that ``fmepy check`` prints.
 
     Parameters
@@ -212,7 +212,7 @@ def described(task: CalibrationTask, steps: Sequence[str] | None = None) -> list
     """
     case = task.case
     start, lower, upper = (natural(task, values) for values in (task.start, task.lower, task.upper))
-    text = environment().get_template("asked.txt").render(
+    text = environment().get_template("preview.txt").render(
         task=task, case=case, start=start, lower=lower, upper=upper,
         steps={name: STEPS[name].size(task, case.steps[name]) for name in (case.steps if steps is None else steps)},
     )  # fmt: skip

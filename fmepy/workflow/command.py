@@ -72,7 +72,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _help(text: str | None) -> dict[str, Any]:
-    """Return how a docstring is shown: what stands before the arguments, and what after them."""
+    """Split a docstring into the text before the list of arguments and the text after it."""
     about, *more = re.split(r"\n\n(?=[^\n]*:\n)", (text or "").strip(), maxsplit=1)
     formatter = argparse.RawDescriptionHelpFormatter
     return {"description": about, "epilog": "".join(more), "formatter_class": formatter, "allow_abbrev": False}
@@ -94,17 +94,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not (sys.argv[1:] if arguments is None else arguments):  # `fmepy` alone: which commands there are
         parser().print_help(sys.stderr)
         return 2
-    given, rest = parser().parse_known_args(arguments)
+    parsed, rest = parser().parse_known_args(arguments)
     if rest:
-        given.own.error(f"unrecognized arguments: {' '.join(rest)}")
+        parsed.own.error(f"unrecognized arguments: {' '.join(rest)}")
     with _as_interrupt(signal.SIGTERM) as arrived:
-        code = _executed(given)
+        code = _execute(parsed)
     return 128 + arrived[0] if arrived and code == _INTERRUPTED else code
 
 
 @contextmanager
 def _as_interrupt(number: int) -> Iterator[list[int]]:
-    """Take a signal for Ctrl-C, unless who runs us has a use for it; yield what has arrived."""
+    """Treat a signal as Ctrl-C, unless the caller handles it; yield the list of signals that arrived."""
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread() or signal.getsignal(number) is not signal.SIG_DFL:
         yield arrived
@@ -121,10 +121,10 @@ def _as_interrupt(number: int) -> Iterator[list[int]]:
         signal.signal(number, signal.SIG_DFL)
 
 
-def _executed(given: argparse.Namespace) -> int:
-    """Run a command; whatever happens ends with an exit code, and a message."""
+def _execute(arguments: argparse.Namespace) -> int:
+    """Run a command; turn every error into a message and an exit code."""
     try:
-        code: int = given.execute(given)
+        code: int = arguments.execute(arguments)
         sys.stdout.flush()
         return code
     except FmepyError as error:
@@ -145,46 +145,46 @@ def _executed(given: argparse.Namespace) -> int:
 # --- the commands: functions of the arguments, which return the exit code
 
 
-def check(given: argparse.Namespace) -> int:
+def check(arguments: argparse.Namespace) -> int:
     """Read a calibration file, say what it asks for, run nothing.
 
     Read a calibration file and all that it names (data, modules, Python), and print what it asks for: the rows and
     columns of the data, model, cost, parameters, and the steps with how much there is to run.
 
     Nothing is run and nothing is written. A Python file that the model names is imported; nothing in it is called. What
-    was found in the data (separator, encoding, decimal comma, replicates) is told on stderr.
+    was found in the data (separator, encoding, decimal comma, replicates) is printed on stderr.
 
-    exit codes: 0 it could be run; 2 a mistake, which is told with its file and line.
+    exit codes: 0 it could be run; 2 a mistake, with its file and line.
     """
     from fmepy.exchange.case import as_case
-    from fmepy.workflow.calibration import described, prepared
+    from fmepy.workflow.calibration import prepared, preview
     from fmepy.workflow.plan import providers
 
-    own = Path(given.file)
-    with as_case(own) as file, collected_warnings():
-        task = prepared(file, python=not given.no_python, problem=own).task
-        for name, arguments in task.case.steps.items():
-            providers(task.case, name, arguments, task.case.steps.__contains__)
+    path = Path(arguments.file)
+    with as_case(path) as file, collected_warnings():
+        task = prepared(file, python=not arguments.no_python, problem=path).task
+        for name, keywords in task.case.steps.items():
+            providers(task.case, name, keywords, task.case.steps.__contains__)
     for line in task.notes:
         print(line, file=sys.stderr)
-    print("\n".join(described(task)))
+    print("\n".join(preview(task)))
     return 0
 
 
-def calibrate(given: argparse.Namespace) -> int:
+def calibrate(arguments: argparse.Namespace) -> int:
     """Run the steps of a calibration file; write tables and a report.
 
     Run the steps that a calibration file describes: screen, fit, multistart, profile, sample, ranges, scenarios,
     filter. What is done is kept, and not done again unless what it depends on has changed.
 
-    Progress, warnings and demands that were missed are told on stderr; stdout ends with the path of the report.
+    Progress, warnings and demands that were missed are printed on stderr; stdout ends with the path of the report.
 
     writes to the folder (default: that of the file, or NAME_report beside it):
       report.html                      everything, in one file that opens anywhere
       estimates.csv residuals.csv fit.json                 of the best fit
       screen.csv collin.csv starts.csv optima.csv profile.csv intervals.csv
       sample.csv sample_summary.csv ranges.csv scenarios.csv filter.csv
-      run.json                         what was asked, with what, and what came of it
+      run.json                         the request, its inputs and versions, and the outcome
 
     exit codes: 0 done, all demands met; 1 a step failed (so does a fit that did not converge, and a step most of whose
     runs failed, unless [require] allows it), a demand of [require] was missed, or the disk is full;
@@ -192,19 +192,19 @@ def calibrate(given: argparse.Namespace) -> int:
     130 Ctrl-C, 143 SIGTERM (what is done is kept; --resume goes on).
     """
     from fmepy.exchange.case import as_case
-    from fmepy.workflow.calibration import described, prepared
+    from fmepy.workflow.calibration import prepared, preview
 
     for word, least, most in (("workers", 1, 1024), ("seed", 0, None)):
-        if (number := getattr(given, word)) is not None:
+        if (number := getattr(arguments, word)) is not None:
             whole_number(number, f"--{word}", least, most)
-    own = Path(given.file)  # what comes of a problem that is no calibration file goes beside it
-    with as_case(own) as file, collected_warnings():
-        output = given.out or (None if own == file else own.with_name(f"{own.stem}_report"))
+    path = Path(arguments.file)  # the default folder of a PEtab problem is next to it
+    with as_case(path) as file, collected_warnings():
+        output = arguments.out or (None if path == file else path.with_name(f"{path.stem}_report"))
         runner = prepared(
-            file, output=output, steps=given.steps, seed=given.seed, executor=given.workers,
-            resume=given.resume, python=not given.no_python, problem=own,
+            file, output=output, steps=arguments.steps, seed=arguments.seed, executor=arguments.workers,
+            resume=arguments.resume, python=not arguments.no_python, problem=path,
         )  # fmt: skip
-    print("\n".join(described(runner.task, runner.names)), flush=True)
+    print("\n".join(preview(runner.task, runner.names)), flush=True)
     try:
         runner.do(Display(True, aloud=True))
     except KeyboardInterrupt:
@@ -215,7 +215,7 @@ def calibrate(given: argparse.Namespace) -> int:
     return runner.exit
 
 
-def import_problem(given: argparse.Namespace) -> int:
+def import_problem(arguments: argparse.Namespace) -> int:
     """Make a calibration of a problem or model from elsewhere: a folder to go on with.
 
     Read a PEtab problem (.yaml, version 1 or 2), an SBML model (.xml), or a model of Vensim or Stella (.mdl, .xmile,
@@ -231,12 +231,12 @@ def import_problem(given: argparse.Namespace) -> int:
     """
     from fmepy.exchange.case import write_case
 
-    case = write_case(given.file, given.out)
+    case = write_case(arguments.file, arguments.out)
     print(f"{case}\nLook at it, then: fmepy check {case}; fmepy calibrate {case}")
     return 0
 
 
-def schema(given: argparse.Namespace) -> int:
+def schema(arguments: argparse.Namespace) -> int:
     """Print the JSON schema of calibration files, for editors.
 
     Editors that know it complete keys, explain them, and underline what is wrong while one types.
@@ -252,17 +252,17 @@ def schema(given: argparse.Namespace) -> int:
     return 0
 
 
-def run(given: argparse.Namespace) -> int:
+def run(arguments: argparse.Namespace) -> int:
     """Run a model of modules; write tables and a picture.
 
     Run the model that a TOML file describes: modules, data base, times and steps; or that of a calibration file, which
     gives its outputs alone.
 
-    What is missing, redundant or in conflict between the modules and the data base is told on stderr.
+    What is missing, redundant or in conflict between the modules and the data base is printed on stderr.
 
     writes to the folder (default: the file's name without .toml, beside it):
       outputs.csv        a row a time, a column a variable
-      diagnostics.csv    what was told of modules and data
+      diagnostics.csv    messages on modules and data
       variable_map.csv   which module assigns and which reads each variable
       convergence.csv    how loops across modules settled, a row a loop and step
       outputs.png        the outputs against time (not with --no-plots)
@@ -276,57 +276,57 @@ def run(given: argparse.Namespace) -> int:
       [parameters]                                 # on top of the data base
       SEM = 410.0
     """
-    model, folder = _opened(given, strict=given.strict)
+    model, folder = _open_model(arguments, strict=arguments.strict)
     if isinstance(model, ModularModel):
         with collected_warnings(), Progress(sys.stderr.isatty(), model.n_steps, "step") as progress:
             out = model.run_with_progress(progress)
-        done = {"outputs": out, "diagnostics": model.diagnostics, "variable_map": model.variable_map.reset_index()}
-        done["convergence"] = out.attrs["convergence"]
+        tables = {"outputs": out, "diagnostics": model.diagnostics, "variable_map": model.variable_map.reset_index()}
+        tables["convergence"] = out.attrs["convergence"]
     else:
         with collected_warnings():
             out = model()
-        done = {"outputs": out}
-    pictures = {} if given.no_plots else {"outputs": lambda: _plot_outputs(out)}
+        tables = {"outputs": out}
+    pictures = {} if arguments.no_plots else {"outputs": lambda: _plot_outputs(out)}
     first, last = out["time"].iloc[[0, -1]]
-    written = _written(folder, done, pictures)
+    written = _write(folder, tables, pictures)
     print(f"{len(out)} rows of {len(out.columns) - 1} variables, t = {first:g} to {last:g}")
     print(written)
     return 0
 
 
-def map_variables(given: argparse.Namespace) -> int:
+def map_variables(arguments: argparse.Namespace) -> int:
     """Print and draw which module gives what to which.
 
     Print the variable map of the model that a TOML file describes, without running it.
 
     A row a variable, a column a module: endogenous where the module assigns it, exogenous where it only reads it, both
-    where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is told on
-    stderr.
+    where an assigned one also needs an initial value from outside. What is missing, redundant or in conflict is printed
+    on stderr.
 
     writes to the folder (default: the file's name without .toml, beside it):
       variable_map.csv   the map
       variable_map.png   modules as boxes, variables as arrows
       variable_map.html  with --html: who computes and who reads a variable, equations, values, feedback loops, a search
     """
-    model, folder = _opened(given)
+    model, folder = _open_model(arguments)
     if not isinstance(model, ModularModel):
-        raise ArgumentError(f"{given.file}: a map is of modules, and this model has none.")
+        raise ArgumentError(f"{arguments.file}: a map is of modules, and this model has none.")
     print(model.variable_map.to_string())
-    written = _written(folder, {"variable_map": model.variable_map.reset_index()}, {"variable_map": model.plot_map})
-    if given.html:
+    written = _write(folder, {"variable_map": model.variable_map.reset_index()}, {"variable_map": model.plot_map})
+    if arguments.html:
         from fmepy.workflow.report.module_map import map_page
 
-        page = map_page(model, Path(given.file).stem)
+        page = map_page(model, Path(arguments.file).stem)
         (folder / "variable_map.html").write_text(page, encoding="utf-8", newline="\n")
         written += ", variable_map.html"
     print(written)
     return 0
 
 
-def _opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[Any, Path]:
-    """Return the model of a file, what is told of it on stderr, and the folder to write to, made.
+def _open_model(arguments: argparse.Namespace, *, strict: bool = False) -> tuple[Any, Path]:
+    """Return the model of a file and the folder to write to, which is made; warnings go to stderr.
 
-    That is the one that was named, or that of the file's stem beside it.
+    The folder is the one named, or the file's name without its suffix, next to the file.
 
     Raises
     ------
@@ -338,17 +338,17 @@ def _opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[Any, Pa
     from fmepy.workflow.file.sources import read_modular, read_source
     from fmepy.workflow.file.toml import TomlTable
 
-    file = Path(given.file)
+    file = Path(arguments.file)
     section = TomlTable.read(file)
     with collected_warnings():
         if isinstance(section.data.get("model"), dict):
             model = read_source(read_case(file), python=False).model
         else:
             model = read_modular(section, strict=strict)
-    folder = file.with_suffix("") if given.output is None else Path(given.output)
+    folder = file.with_suffix("") if arguments.output is None else Path(arguments.output)
     if folder == file:  # a file without a suffix
         folder = file.with_name(f"{file.name}_outputs")
-    if any(folder.resolve() == section.beside(name).resolve() for name in section.texts("data")):
+    if any(folder.resolve() == section.path_of(name).resolve() for name in section.texts("data")):
         raise ArgumentError(
             f"The tables would be written to {str(folder)!r}, among the data, and be read as such the next time. Name "
             "another folder: --output DIR."
@@ -362,7 +362,7 @@ def _opened(given: argparse.Namespace, *, strict: bool = False) -> tuple[Any, Pa
     return model, folder
 
 
-def _written(folder: Path, tables: Mapping[str, pd.DataFrame], pictures: Mapping[str, Callable[[], Any]]) -> str:
+def _write(folder: Path, tables: Mapping[str, pd.DataFrame], pictures: Mapping[str, Callable[[], Any]]) -> str:
     """Write tables as CSV and pictures as PNG, without a display, and return what was written."""
     for name, table in tables.items():
         table.to_csv(folder / f"{name}.csv", index=False, lineterminator="\n")
@@ -432,6 +432,6 @@ COMMANDS: dict[str, tuple[Callable[[argparse.Namespace], int], dict[str, dict[st
 """By name what runs, and its arguments as argparse takes them.
 
 The docstring of a command is its help: a line, what it does, and, from the first line that ends with a colon on, what
-stands below the options. A mistake in a file or in the arguments ends with exit code 2 and a message that says where;
+is shown below the options. A mistake in a file or in the arguments ends with exit code 2 and a message that says where;
 nothing shows a traceback.
 """

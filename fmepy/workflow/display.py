@@ -1,4 +1,4 @@
-"""What a calibration tells while it works: a bar in a terminal, plain lines in a log, nothing, or a callable's share.
+"""Progress of a calibration: a bar in a terminal, plain lines in a log, calls of a function, or nothing.
 
 In a terminal a bar shows step, runs done, rate, time left and the best cost so far. In a log every step has a line at
 its start and one at its end, and between them one at most every ten seconds, without colour or carriage return.
@@ -22,7 +22,7 @@ _BAR = "{desc} {percentage:3.0f}%|{bar:24}| {n_fmt}/{total_fmt} [{elapsed}<{rema
 
 
 class Display:
-    """Tells how far a calibration is.
+    """Show the progress of a calibration.
 
     Parameters
     ----------
@@ -41,31 +41,31 @@ class Display:
         self._bar: Any = None
 
     def begins(self, step: str, size: str, best: float | None, unit: str = "run") -> None:
-        """Tell that a step begins; `best` is the best cost so far, if there is one, `unit` what progress counts."""
+        """Announce a step; `best` is the best cost so far, if there is one, `unit` what progress counts."""
         self._step, self._unit, self._best = step, unit, "" if best is None else f"best {best:.6g}"
         self._line_at, self._done = time.monotonic(), 0
         self._first: tuple[float, int] | None = None
         self.say(step, size)
 
     def say(self, step: str, sentence: str) -> None:
-        """Tell what a step is to do, or what it came to."""
+        """Print what a step will do, or its result."""
         self.close()
         if self._shows:
             self._print(f"{step}: {sentence}")
 
     def tell(self, sentence: str) -> None:
-        """Tell a sentence that matters, whatever is shown."""
+        """Print a sentence whether or not progress is shown."""
         if self._aloud:
             self._print(sentence)
 
     @property
     def progress(self) -> Any:
-        """What steps are given: a callable, or False."""
+        """The `progress` that steps receive: a callable, or False."""
         return self if self._shows or self._callback is not None else False
 
     def __call__(self, done: int, total: int) -> None:
-        """Tell that so much of the step is done."""
-        if done < self._done:  # told by two: by a chain that has ended, and by the parts of all
+        """Show how much of the step is done."""
+        if done < self._done:  # two report it: a chain that has ended, and the parts of all
             return
         self._done = done
         if self._callback is not None:
@@ -106,7 +106,7 @@ class Display:
             to_stderr(text)
 
     def close(self) -> None:
-        """Take the bar away."""
+        """Close the bar."""
         if self._bar is not None:
             self._bar.close()
             self._bar = None
@@ -119,20 +119,20 @@ def to_stderr(text: str) -> None:
 
 @contextmanager
 def collected_warnings(tell: Callable[[str], object] = to_stderr) -> Iterator[list[str]]:
-    """Yield the list of what is warned of inside, each sentence once; `tell` is told it at once."""
-    found: list[str] = []
+    """Yield the list of warnings raised inside, each once; `tell` gets each as it comes."""
+    sentences: list[str] = []
 
-    def take(sentence: str) -> None:
-        if sentence not in found:
-            found.append(sentence)
+    def add(sentence: str) -> None:
+        if sentence not in sentences:
+            sentences.append(sentence)
             tell(f"warning: {sentence}")
 
     def show(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
         if not issubclass(category, InterruptedWarning):
-            take(" ".join(str(message).split()))
+            add(" ".join(str(message).split()))
 
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: take(record.getMessage())  # type: ignore[method-assign]
+    handler.emit = lambda record: add(record.getMessage())  # type: ignore[method-assign]
     logger = logging.getLogger("fmepy")
     logger.addHandler(handler)
     passes_on, logger.propagate = logger.propagate, False
@@ -140,7 +140,7 @@ def collected_warnings(tell: Callable[[str], object] = to_stderr) -> Iterator[li
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.showwarning = show
-            yield found
+            yield sentences
     finally:
         logger.removeHandler(handler)
         logger.propagate = passes_on

@@ -1,10 +1,10 @@
-"""The folder of a calibration: tables for the reader, and in ``.fmepy`` what is done, which is not done again.
+"""The folder of a calibration: tables for the reader, and finished results in ``.fmepy``, which are reused.
 
 ::
 
     .fmepy/owner.json            who works here (fmepy.journal.lock)
     .fmepy/written.json          the tables that were written, with their sha256: nothing else is ever taken away
-    .fmepy/fit/step.json         what the step came to, and the digest of all that this depends on; written last
+    .fmepy/fit/step.json         the outcome of the step, and the digest of all that it depends on; written last
     .fmepy/fit/result/           the result itself (result.save)
     .fmepy/sample/begun.json     of which inputs the checkpoint is
     .fmepy/sample/checkpoint/    what is done of it
@@ -33,7 +33,7 @@ _INSIDE = ".fmepy"
 
 
 class CalibrationFolder:
-    """Where a calibration writes.
+    """The folder that a calibration writes to.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class CalibrationFolder:
         self.path, self.inside = path, path / _INSIDE
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Make the folder and keep other runs out.
+    def locked(self) -> Iterator[None]:
+        """Make the folder and lock it against other runs.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class CalibrationFolder:
             yield
 
     def _try(self) -> None:
-        """Raise OSError if no file can be written here; remove what a killed run left of those it was writing."""
+        """Raise OSError if no file can be written here; remove temporary files of a killed run."""
         for place in (self.path, self.inside):
             for file in place.glob(".*.tmp"):
                 file.unlink(missing_ok=True)
@@ -83,11 +83,11 @@ class CalibrationFolder:
     # --- what is done
 
     def record(self, step: str) -> dict[str, Any] | None:
-        """Return the record of a step that is done; None of one that is not, or whose record is damaged."""
+        """Return the record of a finished step; None if it is not finished, or the record is damaged."""
         return _read(self.inside / step / "step.json")
 
     def result(self, step: str) -> Any:
-        """Return the result of a step that is done.
+        """Return the result of a finished step.
 
         Raises
         ------
@@ -96,8 +96,8 @@ class CalibrationFolder:
         """
         return load(self.inside / step / "result")
 
-    def keep(self, step: str, result: Any, record: Mapping[str, Any]) -> None:
-        """Keep the result of a step, and forget its checkpoint."""
+    def store(self, step: str, result: Any, record: Mapping[str, Any]) -> None:
+        """Store the result of a step and remove its checkpoint."""
         place = self.inside / step
         (place / "step.json").unlink(missing_ok=True)  # of the result before
         shutil.rmtree(place / "result", ignore_errors=True)
@@ -107,7 +107,7 @@ class CalibrationFolder:
         shutil.rmtree(place / "checkpoint", ignore_errors=True)
 
     def begin(self, step: str, inputs: str, *, resume: bool) -> tuple[Path, bool, str]:
-        """Return the place for a checkpoint of a step, whether it goes on from one there, and what is told of that."""
+        """Return the checkpoint of a step, whether the step resumes from it, and a note on that."""
         place = self.inside / step
         place.mkdir(exist_ok=True)
         checkpoint = place / "checkpoint"
@@ -121,12 +121,12 @@ class CalibrationFolder:
         self.write_json(place / "begun.json", {"inputs": inputs})
         return checkpoint, False, " (starts again; --resume continues from a checkpoint)" if can_go_on else ""
 
-    def mark(self) -> str:
-        """Return of which fits the estimates are that were written last."""
+    def estimates_of(self) -> str:
+        """Return the digest of the fits whose estimates were written last."""
         return str((_read(self.inside / "estimates.json") or {}).get("of", ""))
 
-    def set_mark(self, of: str) -> None:
-        """Note of which fits the estimates are."""
+    def set_estimates_of(self, of: str) -> None:
+        """Record the digest of the fits whose estimates are written."""
         self.write_json(self.inside / "estimates.json", {"of": of})
 
     # --- what is written
@@ -138,11 +138,11 @@ class CalibrationFolder:
             self.note(name)
 
     def note(self, name: str) -> None:
-        """Note that a file was written here."""
+        """Record that a file was written here."""
         self.write_json(self.inside / "written.json", {**self._written(), name: file_digest(self.path / name)})
 
-    def take_away(self, current: Collection[str]) -> list[str]:
-        """Remove what was written here and is not among the files that count now, and return their names.
+    def remove_stale(self, current: Collection[str]) -> list[str]:
+        """Remove files written here that are no longer current, and return their names.
 
         A file that somebody has changed since is not touched.
         """
@@ -151,8 +151,8 @@ class CalibrationFolder:
         for name in ours:
             (self.path / name).unlink()
         if old:
-            kept = {name: sha for name, sha in self._written().items() if name in current}
-            self.write_json(self.inside / "written.json", kept)
+            remaining = {name: sha for name, sha in self._written().items() if name in current}
+            self.write_json(self.inside / "written.json", remaining)
         return ours
 
     def _written(self) -> dict[str, Any]:

@@ -45,7 +45,7 @@ _UNITS = (
 _ROWS = 200  # of the model's table, about
 
 
-def new(given: argparse.Namespace) -> int:
+def new(arguments: argparse.Namespace) -> int:
     """Write a commented calibration file that runs, or a draft for a table of your own, with its data.
 
     Make a folder with a calibration file that runs, its data beside it, and a comment in each section, to begin from.
@@ -61,23 +61,23 @@ def new(given: argparse.Namespace) -> int:
       fmepy new dose --from theoph
       fmepy new mine --data my.csv     a draft from the columns of a table, with places to fill, and a copy of it
     """
-    if given.example is not None and given.data is not None:
+    if arguments.example is not None and arguments.data is not None:
         raise ArgumentError(
             "`--from` copies an example, `--data` drafts a file for a table of your own: give one of them."
         )
-    example = given.example or "lynx"
+    example = arguments.example or "lynx"
     check_known(example, EXAMPLES, f"There is no example {example!r}.")
-    folder = Path(given.name)
+    folder = Path(arguments.name)
     name = folder.resolve().name
     if not name:
-        raise ArgumentError(f"{given.name!r} names no folder.")
-    if given.data is None:
+        raise ArgumentError(f"{arguments.name!r} names no folder.")
+    if arguments.data is None:
         _make(folder)
         _copy_example(example, folder, name)
         print(f"{folder / name}.toml: {EXAMPLES[example]}.")
         print(f"Look at it, then: fmepy check {folder / name}.toml; fmepy calibrate {folder / name}.toml")
         return 0
-    sheet, columns = read_columns(Path(given.data).expanduser())
+    sheet, columns = read_columns(Path(arguments.data).expanduser())
     table = stacked(sheet, columns) if columns.errors else None
     file = f"{sheet.path.stem}_long.csv" if table is not None else sheet.path.name
     text = draft(name, sheet, columns, file, table is not None)
@@ -167,11 +167,11 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
         sheet = read_text_file(path)
     except OSError as error:
         raise ArgumentError(f"--data: {unreadable(error, path)}") from None
-    frame, found = sheet.frame, DraftColumns()
+    frame, columns = sheet.frame, DraftColumns()
     ways = {c: [at for unit in _UNITS if (at := re.fullmatch(unit, c))] for c in map(str, frame.columns)}
     split = {c: at[0].groups() if at else (c, "") for c, at in ways.items()}
     bare = {c: name.strip() or c for c, (name, _) in split.items()}
-    found.units = {c: unit.strip() for c, (_, unit) in split.items() if unit.strip()}
+    columns.units = {c: unit.strip() for c, (_, unit) in split.items() if unit.strip()}
     numeric = [c for c in frame.columns if _share(frame[c], NUMBER) >= 0.5]
     dates = [c for c in frame.columns if c not in numeric and _share(frame[c], DATE) >= 0.5]
     texts = [c for c in frame.columns if c not in (*numeric, *dates)]
@@ -180,42 +180,43 @@ def read_columns(path: Path) -> tuple[Sheet, DraftColumns]:
         return next((c for c in among if re.fullmatch(words, bare[c], re.IGNORECASE)), "")
 
     by_name = named(_TIMES, [*dates, *numeric])
-    unread = "" if by_name or dates else next((c for c in texts if _share(frame[c], LIKE_A_DATE) >= 0.5), "")
-    if unread:
-        raise ArgumentError(f"{path}: the dates of column {unread!r}, such as {str(frame[unread].dropna().iloc[0])!r}, "
-                            "can be read in several ways. Write them as 2001-12-31, in all cells.")  # fmt: skip
-    found.x = by_name or next(iter([*dates, *numeric]), "")
-    found.why["x"] = "recognised by the name" if by_name else f"the first column of {'dates' if dates else 'numbers'}"
-    rest = [c for c in numeric if c != found.x]
+    ambiguous = "" if by_name or dates else next((c for c in texts if _share(frame[c], LIKE_A_DATE) >= 0.5), "")
+    if ambiguous:
+        cell = str(frame[ambiguous].dropna().iloc[0])
+        raise ArgumentError(f"{path}: the dates of column {ambiguous!r}, such as {cell!r}, can be read in "
+                            "several ways. Write them as 2001-12-31, in all cells.")  # fmt: skip
+    columns.x = by_name or next(iter([*dates, *numeric]), "")
+    columns.why["x"] = "recognised by the name" if by_name else f"the first column of {'dates' if dates else 'numbers'}"
+    rest = [c for c in numeric if c != columns.x]
     if not rest:
         raise ArgumentError(f"{path}: there is {'one' if numeric or dates else 'no'} column of numbers or dates among "
-                            f"{listed(frame.columns)}; a draft needs times and, beside them, readings."
+                            f"{listed(frame.columns)}; a draft needs times and readings."
                             f"{'' if frame.empty or _share(frame.iloc[0], NUMBER) else UNITS_BELOW}")  # fmt: skip
     first = frame.columns[0]
     if first in texts and named(_VALUES, rest):
-        found.y = named(_VALUES, rest)
-        found.err = named(_ERRORS, [c for c in rest if c != found.y])
+        columns.y = named(_VALUES, rest)
+        columns.err = named(_ERRORS, [c for c in rest if c != columns.y])
         texts.remove(first)
-        rest = [c for c in rest if c not in (found.y, found.err)]
-    _guess_entity(frame, found, bare, [*texts, *rest])
-    rest = [c for c in rest if c != found.entity]
-    if found.y:
-        found.observed = {str(n): str(n) for n in dict.fromkeys(frame[first].dropna())}
+        rest = [c for c in rest if c not in (columns.y, columns.err)]
+    _guess_entity(frame, columns, bare, [*texts, *rest])
+    rest = [c for c in rest if c != columns.entity]
+    if columns.y:
+        columns.observed = {str(n): str(n) for n in dict.fromkeys(frame[first].dropna())}
     else:
-        _guess_errors(found, bare, rest)
-        readings = [c for c in rest if c not in found.errors.values()]
-        experiments = frame.groupby(found.entity or np.zeros(len(frame)))
+        _guess_errors(columns, bare, rest)
+        readings = [c for c in rest if c not in columns.errors.values()]
+        experiments = frame.groupby(columns.entity or np.zeros(len(frame)))
         fixed = [c for c in readings if (experiments[c].nunique() <= 1).all()]
-        found.ignore = [c for c in frame.columns if c in fixed or (c in (*texts, *dates) and c not in
-                                                                  (found.x, found.entity))]  # fmt: skip
-        found.observed = {c: bare[c] for c in readings if c not in fixed}
-    if not found.observed:
-        raise ArgumentError(f"{path}: beside the times {found.x!r} no column of readings changes.")
-    own = [k for k in (found.x, found.y, found.err) if k in numeric]
-    for c in (*own, *(() if found.y else found.observed), *found.errors.values()):
-        sheet.numbers(c, missing=c != found.x, hint=" Leave the cell empty where nothing was read.")
-    found.observed = dict(zip(found.observed, _variables(found.observed.values()), strict=True))
-    return sheet, found
+        columns.ignore = [c for c in frame.columns if c in fixed or (c in (*texts, *dates) and c not in
+                                                                  (columns.x, columns.entity))]  # fmt: skip
+        columns.observed = {c: bare[c] for c in readings if c not in fixed}
+    if not columns.observed:
+        raise ArgumentError(f"{path}: no column of readings changes, apart from the times {columns.x!r}.")
+    own = [k for k in (columns.x, columns.y, columns.err) if k in numeric]
+    for c in (*own, *(() if columns.y else columns.observed), *columns.errors.values()):
+        sheet.numbers(c, missing=c != columns.x, hint=" Leave the cell empty where nothing was read.")
+    columns.observed = dict(zip(columns.observed, _variables(columns.observed.values()), strict=True))
+    return sheet, columns
 
 
 def _share(column: pd.Series, pattern: re.Pattern[str]) -> float:
@@ -224,9 +225,9 @@ def _share(column: pd.Series, pattern: re.Pattern[str]) -> float:
     return sum(bool(pattern.fullmatch(cell)) for cell in cells) / len(cells) if cells else 0.0
 
 
-def _guess_entity(frame: pd.DataFrame, found: DraftColumns, bare: dict[str, str], among: list[str]) -> None:
+def _guess_entity(frame: pd.DataFrame, columns: DraftColumns, bare: dict[str, str], among: list[str]) -> None:
     """Find the column that tells experiments apart: by its name, or a text without which times would be repeated."""
-    rows = frame[[found.x] if not found.y else [frame.columns[0], found.x]]
+    rows = frame[[columns.x] if not columns.y else [frame.columns[0], columns.x]]
     repeated = rows.duplicated().sum()
     named = [c for c in among if re.fullmatch(_ENTITIES, bare[c], re.IGNORECASE)]
     texts = [c for c in among if frame[c].dtype == object and c not in named]
@@ -234,24 +235,24 @@ def _guess_entity(frame: pd.DataFrame, found: DraftColumns, bare: dict[str, str]
         groups = frame[c].value_counts()
         splits = c in named or rows.assign(**{c: frame[c]}).duplicated().sum() < repeated
         if splits and 1 < len(groups) <= len(frame) / 2 and groups.min() > 1 and frame[c].notna().all():
-            found.entity = c
-            found.why["entity"] = f"{len(groups)} names, {groups.min()} rows or more of each"
+            columns.entity = c
+            columns.why["entity"] = f"{len(groups)} names, {groups.min()} rows or more of each"
             return
 
 
-def _guess_errors(found: DraftColumns, bare: dict[str, str], rest: list[str]) -> None:
+def _guess_errors(columns: DraftColumns, bare: dict[str, str], rest: list[str]) -> None:
     """Find the columns of standard errors: sd_A or A_sd of the column A, or sd of the only one."""
     for c in rest:
         at = re.fullmatch(rf"(?:({_ERRORS})[ _.]+)?(.*?)(?:[ _.]+({_ERRORS}))?", bare[c], re.IGNORECASE)
         if at and (at[1] or at[3]):
-            mine = next((k for k in rest if at[2] in (k, bare[k]) and k != c), "")
-            found.errors |= {mine: c} if mine else {}
+            column = next((k for k in rest if at[2] in (k, bare[k]) and k != c), "")
+            columns.errors |= {column: c} if column else {}
         elif re.fullmatch(_ERRORS, bare[c], re.IGNORECASE) and len(rest) == 2:
-            found.errors = {next(k for k in rest if k != c): c}
+            columns.errors = {next(k for k in rest if k != c): c}
 
 
 def _variables(names: Iterable[str]) -> list[str]:
-    """Return names that a model can have, none twice."""
+    """Return valid and unique names for variables of a model."""
     out: list[str] = []
     for name in names:
         plain = re.sub(r"\W+", "_", name).strip("_") or "y"
@@ -260,16 +261,16 @@ def _variables(names: Iterable[str]) -> list[str]:
     return out
 
 
-def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
+def stacked(sheet: Sheet, columns: DraftColumns) -> pd.DataFrame:
     """Return a wide table with columns of errors as a long one: a row a reading."""
-    keys = [c for c in (found.entity, found.x) if c]
-    if taken := {"name", "value", "sd"} & set(keys):
-        raise ArgumentError(f"{sheet.path}: rename the column {min(taken)!r}: columns of errors make a table with the "
+    keys = [c for c in (columns.entity, columns.x) if c]
+    if clash := {"name", "value", "sd"} & set(keys):
+        raise ArgumentError(f"{sheet.path}: rename the column {min(clash)!r}: columns of errors make a table with the "
                             "columns 'name', 'value' and 'sd', a row a reading.")  # fmt: skip
     parts = []
-    for column, variable in found.observed.items():
+    for column, variable in columns.observed.items():
         part = sheet.frame[keys].assign(value=sheet.numbers(column))
-        error = found.errors.get(column)
+        error = columns.errors.get(column)
         part["sd"] = np.nan if error is None else sheet.numbers(error)
         part.insert(0, "name", variable)
         parts.append(part.dropna(subset="value"))
@@ -281,26 +282,26 @@ def stacked(sheet: Sheet, found: DraftColumns) -> pd.DataFrame:
     return table
 
 
-def draft(name: str, sheet: Sheet, found: DraftColumns, file: str, is_stacked: bool) -> str:
+def draft(name: str, sheet: Sheet, columns: DraftColumns, file: str, is_stacked: bool) -> str:
     """Return the text of a calibration file with marked places to fill."""
     from jinja2 import Environment, PackageLoader
 
-    times, is_date = sheet.frame[found.x], sheet.holds_dates(found.x)
-    unit = _unit_of_dates(sheet, found.x) if is_date else found.units.get(found.x, "")
-    x = sheet.since(found.x, unit)[0] if is_date else sheet.numbers(found.x, missing=False)
+    times, is_date = sheet.frame[columns.x], sheet.holds_dates(columns.x)
+    unit = _unit_of_dates(sheet, columns.x) if is_date else columns.units.get(columns.x, "")
+    x = sheet.since(columns.x, unit)[0] if is_date else sheet.numbers(columns.x, missing=False)
     start, stop, step = _grid(float(x.min()), float(x.max()))
-    made = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
-    made.filters.update(text=partial(json.dumps, ensure_ascii=False), short="{:.12g}".format)  # as TOML holds them
-    return made.get_template("draft.toml").render(
-        name=name, source=sheet.path.name, file=file, found=found, is_stacked=is_stacked, unit=unit,
+    jinja = Environment(loader=PackageLoader("fmepy.workflow", ""), trim_blocks=True, keep_trailing_newline=True)
+    jinja.filters.update(text=partial(json.dumps, ensure_ascii=False), short="{:.12g}".format)  # as TOML holds them
+    return jinja.get_template("draft.toml").render(
+        name=name, source=sheet.path.name, file=file, columns=columns, is_stacked=is_stacked, unit=unit,
         origin=str(times.min())[:10] if is_date else "", start=start, stop=stop, step=step,
-        renamed={} if is_stacked else {c: v for c, v in found.observed.items() if c != v},
-        variables={v: found.units.get(c, "") for c, v in found.observed.items()},
+        renamed={} if is_stacked else {c: v for c, v in columns.observed.items() if c != v},
+        variables={v: columns.units.get(c, "") for c, v in columns.observed.items()},
     )  # fmt: skip
 
 
 def _unit_of_dates(sheet: Sheet, name: str) -> str:
-    """Return the unit in which the dates span some tens or hundreds."""
+    """Return the unit in which the dates span tens or hundreds."""
     days = float(sheet.since(name, "days")[0].max())
     return "hours" if days < 4 else "days" if days < 4000 else "years"
 

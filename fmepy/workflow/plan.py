@@ -1,4 +1,4 @@
-"""Which steps run, on which results of others, what makes a result another one, and what a file demands of it."""
+"""Which steps run, which results they need, when a result is out of date, and the demands of a file."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _PACKAGES = ("numpy", "scipy", "pandas", "llvmlite", "nlopt", "lmfit", "emcee", 
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of what computes."""
+    """Return the versions of the packages that compute."""
     own = {"fmepy": __version__, "python": platform.python_version()}
     return own | {package: version(package) for package in _PACKAGES}
 
 
-def chosen(case: Case, asked: Iterable[str] | None) -> list[str]:
-    """Return the steps to be run or kept, in order: those that are asked for and what they need of the file.
+def selected_steps(case: Case, requested: Iterable[str] | None) -> list[str]:
+    """Return the steps to run or reuse, in order: those requested, and those of the file that they need.
 
     Raises
     ------
     ArgumentError
         A step that there is not, or that the file does not have.
     """
-    names = list(case.steps) if asked is None else [str(name).strip() for name in asked]
-    if asked is not None and not any(names):
+    names = list(case.steps) if requested is None else [str(name).strip() for name in requested]
+    if requested is not None and not any(names):
         raise ArgumentError(f"no step is named; the steps of {case.file} are {listed(case.steps)}.")
     for name in names:
         check_known(name, STEPS, f"there is no step {name!r}.", are="Steps are")
@@ -49,18 +49,18 @@ def chosen(case: Case, asked: Iterable[str] | None) -> list[str]:
     for name in reversed(STEPS):  # a step needs earlier ones only
         if name in wanted:
             for need in STEPS[name].needs(case.steps[name]):
-                ways = _ways(need)
-                if not wanted & set(ways):
-                    wanted |= set([way for way in ways if way in case.steps][:1])
+                alternatives = _alternatives(need)
+                if not wanted & set(alternatives):
+                    wanted |= set([way for way in alternatives if way in case.steps][:1])
     return [name for name in STEPS if name in wanted]
 
 
-def _ways(need: str) -> Sequence[str]:
+def _alternatives(need: str) -> Sequence[str]:
     return FITS if need == "fit" else (need,)
 
 
-def providers(case: Case, name: str, arguments: Mapping[str, Any], there: Callable[[str], bool]) -> list[str]:
-    """Return the steps whose results a step takes, of those that are there.
+def providers(case: Case, name: str, arguments: Mapping[str, Any], is_available: Callable[[str], bool]) -> list[str]:
+    """Return the steps whose results a step takes, of those available.
 
     A result of a step that the file does not have is taken only where the file has none that would do.
 
@@ -71,22 +71,22 @@ def providers(case: Case, name: str, arguments: Mapping[str, Any], there: Callab
     """
     out = []
     for need in STEPS[name].needs(arguments):
-        ways = _ways(need)
-        found = [w for w in ways if w in case.steps and there(w)]
-        found = found or [w for w in ways if w not in case.steps and there(w)]
-        if not found:
+        alternatives = _alternatives(need)
+        available = [w for w in alternatives if w in case.steps and is_available(w)]
+        available = available or [w for w in alternatives if w not in case.steps and is_available(w)]
+        if not available:
             raise case.section.error(
                 name,
                 f"the step {name!r} needs the step {need!r}, which is neither in the file nor done. Add a line "
                 f"`{need} = {{}}` to the file.",
             )
-        out += found
+        out += available
     welcome = [w for w in STEPS[name].welcomes if w in case.steps and w not in out]
-    return out + [w for w in welcome if there(w)]
+    return out + [w for w in welcome if is_available(w)]
 
 
 def code_of(step: CalibrationStep) -> list[str]:
-    """Return the source of a step from outside, an input of its result; fmepy's own changes with the version."""
+    """Return the source code of a user's own step, an input of its result; fmepy's own changes with the version."""
     outside = [c for c in type(step).__mro__ if c.__module__.partition(".")[0] not in ("fmepy", "builtins")]
     functions = [f for c in outside for f in vars(c).values() if inspect.isfunction(f)]
     files = sorted({f.__code__.co_filename for f in functions})
@@ -107,7 +107,7 @@ MOST_FAILURES = 0.5
 
 
 def _of(demand: str) -> tuple[Sequence[str], Requirement | None]:
-    """Return the steps that answer a demand, one of which must be there, and how one does."""
+    """Return the steps that can answer a demand, of which one is needed, and the requirement."""
     if demand in ("converged", "failures"):
         return (FITS if demand == "converged" else tuple(STEPS)), None
     return next(((n,), step.requirements[demand]) for n, step in STEPS.items() if demand in step.requirements)
@@ -126,43 +126,43 @@ def check_demands(case: Case) -> None:
 
 
 def unmet(case: Case, name: str, result: Any) -> dict[str, str]:
-    """Return why a result counts as none, by the demand that is missed: of every step, said in the file or not."""
-    why = {}
+    """Return why a result counts as failed, by the demand that it misses, whether the file states it or not."""
+    reasons = {}
     n, of, first = STEPS[name].failed_runs(result)
     if n > case.require.get("failures", MOST_FAILURES) * of:
-        why["failures"] = (
+        reasons["failures"] = (
             f"{n} of {of} runs failed; {'the last' if name == 'sample' else 'the first'}: {sentence(first)} "
             f"{STEPS[name].advice} (to let that pass: [require] failures = 1)."
         )
     if name in FITS and case.require.get("converged", True) and not result.converged:
-        why["converged"] = f"it did not converge (to let that pass: [require] converged = false). {result.message}"
-    return why
+        reasons["converged"] = f"it did not converge (to let that pass: [require] converged = false). {result.message}"
+    return reasons
 
 
-def judged(case: Case, done: Results) -> list[dict[str, Any]]:
-    """Return what was demanded and found, and whether that is met; None where the step was not asked for."""
+def judge_demands(case: Case, results: Results) -> list[dict[str, Any]]:
+    """Return each demand, the value found, and whether it is met (None if the step was not run)."""
     out = []
     for demand, wanted in case.require.items():
-        found, met, said = None, None, f"{demand}: not judged, as its step was not run."
-        if any(done.get(step) is not None for step in _of(demand)[0]):
-            found, met, said = _judged(demand, wanted, done)
-        out.append({"demand": demand, "wanted": wanted, "found": found, "met": met, "said": said})
+        value, met, text = None, None, f"{demand}: not judged, as its step was not run."
+        if any(results.get(step) is not None for step in _of(demand)[0]):
+            value, met, text = _judge_demand(demand, wanted, results)
+        out.append({"demand": demand, "wanted": wanted, "found": value, "met": met, "said": text})
     return out
 
 
-def _judged(demand: str, wanted: Any, done: Results) -> tuple[Any, bool, str]:
-    """Return what was found, whether it is met (NaN never is), and that in a sentence."""
+def _judge_demand(demand: str, wanted: Any, results: Results) -> tuple[Any, bool, str]:
+    """Return the value found, whether the demand is met (by NaN never), and a sentence."""
     (step, *_), requirement = _of(demand)
-    found: Any
+    value: Any
     if demand == "converged":
-        found = bool(best_fit(done).converged)
-        met, said = found or not wanted, f"the fit {'converged' if found else 'did not converge'}"
+        value = bool(best_fit(results).converged)
+        met, text = value or not wanted, f"the fit {'converged' if value else 'did not converge'}"
     elif requirement is None:
-        counts = [STEPS[name].failed_runs(result) for name, result in done.items() if result is not None]
-        found = max(n / max(of, 1) for n, of, _ in counts)
-        met, said = found <= wanted, f"{100 * found:.3g} % of the runs of a step failed, at most {wanted:g} is demanded"
+        counts = [STEPS[name].failed_runs(result) for name, result in results.items() if result is not None]
+        value = max(n / max(of, 1) for n, of, _ in counts)
+        met, text = value <= wanted, f"{100 * value:.3g} % of the runs of a step failed, at most {wanted:g} is demanded"
     else:
-        found, least = requirement.value(done[step]), requirement.at_least
-        met = bool(found >= wanted if least else found <= wanted)
-        said = f"{requirement.says.format(found)}, {'at least' if least else 'at most'} {wanted:g} is demanded"
-    return found, met, f"{said}{'' if met else ': the demand is missed'}."
+        value, least = requirement.value(results[step]), requirement.at_least
+        met = bool(value >= wanted if least else value <= wanted)
+        text = f"{requirement.says.format(value)}, {'at least' if least else 'at most'} {wanted:g} is demanded"
+    return value, met, f"{text}{'' if met else ': the demand is missed'}."

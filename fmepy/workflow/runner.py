@@ -1,6 +1,6 @@
-"""One run of a calibration file: its steps in order, what is kept and what runs, and what is written.
+"""One run of a calibration file: its steps in order, reused or run, and what is written.
 
-What ``run.json`` holds: what was asked, with what, and what came of it.
+``run.json`` holds the request, its inputs and versions, and the outcome.
 
 Dates, durations, paths and the number of workers stand nowhere else but in the report::
 
@@ -51,7 +51,7 @@ from fmepy.journal.files import file_digest
 from fmepy.workflow import plan
 from fmepy.workflow.display import Display, collected_warnings
 from fmepy.workflow.file.python_file import causes, line_of
-from fmepy.workflow.file.toml import placed_error
+from fmepy.workflow.file.toml import located_error
 from fmepy.workflow.folder import CalibrationFolder
 from fmepy.workflow.steps.base import FITS, CalibrationTask, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.fit import BEST_TABLES, best_tables
@@ -109,7 +109,7 @@ class CalibrationRun:
         self._stopped = ""  # why no further step is begun
 
     def do(self, display: Display) -> None:
-        """Run what is not done yet, and write what it gives.
+        """Run the steps that have no current result, and write tables and report.
 
         Raises
         ------
@@ -119,8 +119,8 @@ class CalibrationRun:
             Ctrl-C; ``run.json`` says how far it came.
         """
         self._display, self._started = display, datetime.now(UTC)
-        with self.folder.held():
-            self._look_ahead()
+        with self.folder.locked():
+            self._find_reusable()
             for sentence in self.task.notes:
                 display.tell(sentence)
             try:
@@ -140,8 +140,8 @@ class CalibrationRun:
 
     # --- what is there
 
-    def _look_ahead(self) -> None:
-        """See which steps will be kept, before anything runs; refuse those that miss what they need."""
+    def _find_reusable(self) -> None:
+        """Find the steps whose results can be reused; refuse those that lack what they need."""
         known: dict[str, str] = {}
         for name in STEPS:
             record, arguments = self.folder.record(name), self.case.steps.get(name)
@@ -149,8 +149,8 @@ class CalibrationRun:
                 continue
             try:
                 arguments = (record or {})["arguments"] if arguments is None else arguments
-                taken = plan.providers(self.case, name, arguments, known.__contains__)
-                inputs = self._digest(name, arguments, {k: known[k] for k in taken})
+                sources = plan.providers(self.case, name, arguments, known.__contains__)
+                inputs = self._digest(name, arguments, {k: known[k] for k in sources})
             except (ArgumentError, LookupError, TypeError):
                 if name in self.names:
                     raise
@@ -161,24 +161,24 @@ class CalibrationRun:
                 known[name] = inputs
         self._inputs = {name: known[name] for name in self._kept if name not in self.names}
 
-    def _digest(self, name: str, arguments: Mapping[str, Any], taken: Mapping[str, str]) -> str:
-        """Return what stands for all that the result of a step depends on, `taken` of the steps whose it takes."""
-        beside = self.case.section.beside
-        files = "".join(_sha(beside(file)) or "missing" for file in STEPS[name].files(arguments))
-        given = [self.task.inputs, arguments, self.seed, dict(taken), files]
-        return plan.digest([plan.versions(), *given, *plan.code_of(STEPS[name])])
+    def _digest(self, name: str, arguments: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+        """Return the digest of all that the result of a step depends on; `sources` are the digests of other steps."""
+        path_of = self.case.section.path_of
+        files = "".join(_sha(path_of(file)) or "missing" for file in STEPS[name].files(arguments))
+        parts = [self.task.inputs, arguments, self.seed, dict(sources), files]
+        return plan.digest([plan.versions(), *parts, *plan.code_of(STEPS[name])])
 
-    def _counts(self, name: str) -> bool:
-        """Tell whether a step has a result that others may take."""
-        return name in self._inputs and not self._why_not(name)
+    def _is_usable(self, name: str) -> bool:
+        """Tell whether other steps may use the result of a step."""
+        return name in self._inputs and not self._unmet(name)
 
-    def _why_not(self, name: str) -> dict[str, str]:
-        """Return why the result of a step counts as none, by demand."""
+    def _unmet(self, name: str) -> dict[str, str]:
+        """Return why the result of a step counts as failed, by demand."""
         return plan.unmet(self.case, name, self._result(name))
 
     def best(self, names: list[str]) -> ModFit:
-        """Return the best fit of some steps, one that counts where there is one."""
-        return best_fit({name: self._result(name) for name in [n for n in names if self._counts(n)] or names})
+        """Return the best fit of some steps, of those whose result is usable if there is one."""
+        return best_fit({name: self._result(name) for name in [n for n in names if self._is_usable(n)] or names})
 
     def _result(self, name: str) -> Any:
         if name not in self.results:
@@ -188,7 +188,7 @@ class CalibrationRun:
     # --- a step
 
     def _step(self, name: str) -> None:
-        """Keep a step or run it; a failure is told, and ends those that need it."""
+        """Reuse the result of a step or run it; report a failure, which stops the steps that need it."""
         self._steps[name] = record = {
             "state": "not run", "kept": False, "arguments": dict(self.case.steps[name]), "inputs": "",
             "started": None, "seconds": 0.0, "verdict": "", "warnings": [], "files": [],
@@ -199,75 +199,75 @@ class CalibrationRun:
         with collected_warnings(self._display.tell) as warnings:
             try:
                 try:
-                    taken = plan.providers(self.case, name, self.case.steps[name], self._counts)
+                    sources = plan.providers(self.case, name, self.case.steps[name], self._is_usable)
                 except ArgumentError:
                     needs = " and ".join(STEPS[name].needs(self.case.steps[name]))
                     record["error"] = f"{name} needs {needs}, which failed."
                     return
-                self._used.update(taken)
-                record["inputs"] = self._digest(name, self.case.steps[name], {k: self._inputs[k] for k in taken})
-                if not self._keeps(name, record):
-                    self._run(name, record, {other: self._result(other) for other in taken}, warnings)
+                self._used.update(sources)
+                record["inputs"] = self._digest(name, self.case.steps[name], {k: self._inputs[k] for k in sources})
+                if not self._reuse(name, record):
+                    self._run(name, record, {other: self._result(other) for other in sources}, warnings)
                 if name in FITS:
-                    self._settle_fit()
+                    self._write_best_fit()
             except KeyboardInterrupt:
                 record["state"] = "interrupted"
                 raise
             except Exception as error:  # whatever a user's function does: a message, and no traceback
-                self._fails(name, record, error)
+                self._record_failure(name, record, error)
             finally:
                 if not record["kept"]:
                     record["warnings"] = list(warnings)
         self._judge(name)
 
     def _judge(self, name: str) -> None:
-        """Fail a step whose result counts as none; of two fits one that converged is enough, so the last is awaited."""
+        """Mark a step as failed if it misses a demand; of two fits one that converged is enough."""
         fits = [f for f in FITS if f in self.names]
         if name in fits[:-1]:
             return
         names = [n for n in (fits if name in fits else [name]) if n in self.results and n in self._steps]
-        has_converged = any("converged" not in self._why_not(n) for n in names if n in FITS)
+        has_converged = any("converged" not in self._unmet(n) for n in names if n in FITS)
         for n in names:
-            why = [said for demand, said in self._why_not(n).items() if demand != "converged" or not has_converged]
-            if why:
-                self._fails(n, self._steps[n], ArgumentError(f"{n} counts as failed: {' And '.join(why)}"))
+            reasons = [text for demand, text in self._unmet(n).items() if demand != "converged" or not has_converged]
+            if reasons:
+                self._record_failure(n, self._steps[n], ArgumentError(f"{n} counts as failed: {' And '.join(reasons)}"))
 
-    def _keeps(self, name: str, record: dict[str, Any]) -> bool:
-        """Take the result of an earlier run, if there is one of the same inputs."""
-        there = self.folder.record(name)
-        if there is None or there.get("inputs") != record["inputs"]:
+    def _reuse(self, name: str, record: dict[str, Any]) -> bool:
+        """Reuse the result of an earlier run with the same inputs, if there is one."""
+        stored = self.folder.record(name)
+        if stored is None or stored.get("inputs") != record["inputs"]:
             return False
         try:
             result = self._result(name)
             tables = STEPS[name].tables(self.task, result)
         except FmepyError as error:
-            self._display.tell(f"warning: what was kept of {name} cannot be used, it runs again: {error}")
+            self._display.tell(f"warning: the stored result of {name} cannot be used, the step runs again: {error}")
             self.results.pop(name, None)
             return False
-        record.update({**there, "state": "done", "kept": True})
+        record.update({**stored, "state": "done", "kept": True})
         self.folder.write_tables({file: table for file, table in tables.items() if not self.folder.has(file)})
-        self._took(name, record, tables)
+        self._register(name, record, tables)
         self._display.say(name, f"kept, its inputs are the same. {record['verdict']}")
         return True
 
-    def _run(self, name: str, record: dict[str, Any], taken: Mapping[str, Any], warnings: list[str]) -> None:
-        """Run a step, write its tables, and keep what it gives."""
+    def _run(self, name: str, record: dict[str, Any], inputs: Mapping[str, Any], warnings: list[str]) -> None:
+        """Run a step, write its tables, and store its result."""
         step, arguments, display = STEPS[name], self.case.steps[name], self._display
-        checkpoint, goes_on, how = self.folder.begin(name, record["inputs"], resume=self.resume)
-        fits = {f: self.results[f] for f in FITS if f in taken}
+        checkpoint, is_resumed, note = self.folder.begin(name, record["inputs"], resume=self.resume)
+        fits = {f: self.results[f] for f in FITS if f in inputs}
         best = best_fit(fits).minimised if fits else None
-        display.begins(name, step.size(self.task, arguments) + how, best, step.unit)
+        display.begins(name, step.size(self.task, arguments) + note, best, step.unit)
         record["started"], began = datetime.now(UTC).isoformat(timespec="seconds"), time.monotonic()
         every = self.case.run.get("checkpoint_every", _EVERY)
-        doing = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, _remember)
+        options = RunOptions(self.seed, self.executor, checkpoint, every, display.progress, _warn_of)
         try:
-            result = step.run(self.task, arguments, taken, doing)
+            result = step.run(self.task, arguments, inputs, options)
         except ArgumentError as error:
-            if not (goes_on and str(error).startswith(("`checkpoint`", "The checkpoint"))):
+            if not (is_resumed and str(error).startswith(("`checkpoint`", "The checkpoint"))):
                 raise
             display.tell(f"warning: the checkpoint of {name} cannot be used, the step starts again: {error}")
             self.folder.begin(name, record["inputs"], resume=False)
-            result = step.run(self.task, arguments, taken, doing)
+            result = step.run(self.task, arguments, inputs, options)
         if getattr(result, "interrupted", False):
             raise KeyboardInterrupt
         tables = step.tables(self.task, result)
@@ -275,26 +275,26 @@ class CalibrationRun:
         record["state"], record["seconds"] = "done", round(time.monotonic() - began, 3)
         record["verdict"], record["warnings"] = step.verdict(self.task, result), list(warnings)
         self.results[name] = result
-        self._took(name, record, tables)
-        self.folder.keep(name, result, record)
+        self._register(name, record, tables)
+        self.folder.store(name, result, record)
         display.say(name, f"done in {record['seconds']:.1f} s. {record['verdict']}")
 
-    def _took(self, name: str, record: dict[str, Any], tables: Tables) -> None:
+    def _register(self, name: str, record: dict[str, Any], tables: Tables) -> None:
         self._inputs[name] = record["inputs"]
         self.tables = {**self.tables, **tables}
         record["files"] = list(tables)
 
-    def _settle_fit(self) -> None:
-        """Write the estimates of the best fit there is, unless they are written; wait for one that will be kept."""
+    def _write_best_fit(self) -> None:
+        """Write the estimates of the best fit so far, unless they are written or a fit to be reused follows."""
         if any(name in self._kept and name in self.names and name not in self._steps for name in FITS):
             return
-        there = [name for name in FITS if name in self._inputs and name in self.case.steps]
-        best = self.best(there)
+        fits = [name for name in FITS if name in self._inputs and name in self.case.steps]
+        best = self.best(fits)
         tables = best_tables(self.task, best)
         files = [*tables, FIT_FILE]
         self.tables.update(tables)
-        mark = plan.digest({name: self._inputs[name] for name in there})
-        if self.folder.mark() != mark or not self.folder.has(*files):
+        mark = plan.digest({name: self._inputs[name] for name in fits})
+        if self.folder.estimates_of() != mark or not self.folder.has(*files):
             self.folder.write_tables(tables)
             try:
                 best.save(self.folder.path / FIT_FILE)
@@ -303,23 +303,23 @@ class CalibrationRun:
                 files.remove(FIT_FILE)
                 (self.folder.path / FIT_FILE).unlink(missing_ok=True)  # of a fit before
                 self._display.tell(f"{FIT_FILE} is left out: with so many readings it is more than `fme.load` reads.")
-            self.folder.set_mark(mark)
+            self.folder.set_estimates_of(mark)
         first = self._steps[next(name for name in FITS if name in self._steps)]
         first["files"] = list(dict.fromkeys([*files, *first["files"]]))
 
     def _clear(self) -> None:
-        """Take away tables of earlier runs that are no results of the file as it stands; they come back with it."""
+        """Remove tables of earlier runs that are not results of the current file."""
         steps = [name for name in self._inputs if name in self.case.steps or name in self._used]
         records = [self._steps.get(name) or self.folder.record(name) or {} for name in steps]
         current = {file for record in records for file in record.get("files", ())}
         fits = {name: self._inputs[name] for name in FITS if name in steps}
-        if fits and self.folder.mark() == plan.digest(fits):
+        if fits and self.folder.estimates_of() == plan.digest(fits):
             current |= {*BEST_TABLES, FIT_FILE}
-        if gone := self.folder.take_away(current):
-            self._display.tell(f"Taken away, as no results of this file as it stands: {', '.join(gone)}.")
+        if removed := self.folder.remove_stale(current):
+            self._display.tell(f"Removed, as they are not results of the current file: {', '.join(removed)}.")
 
-    def _fails(self, name: str, record: dict[str, Any], error: Exception) -> None:
-        """Keep and tell why a step failed."""
+    def _record_failure(self, name: str, record: dict[str, Any], error: Exception) -> None:
+        """Record and report why a step failed."""
         self._display.close()
         record["state"] = "failed"
         if full := next((e for e in causes(error) if isinstance(e, OSError) and e.errno in _FULL), None):
@@ -330,18 +330,18 @@ class CalibrationRun:
             self._stopped = "not started, as the disk is full."
             self._display.tell(record["error"])
             return
-        told = _said(error, self.case.file.parent)
-        if not told.startswith(f"{self.case.file}:"):
-            told = str(placed_error(self.case.section, (name,), ArgumentError(told)))
-        record["error"] = told
-        self._display.tell(f"{name} failed. {told}")
+        text = _error_text(error, self.case.file.parent)
+        if not text.startswith(f"{self.case.file}:"):
+            text = str(located_error(self.case.section, (name,), ArgumentError(text)))
+        record["error"] = text
+        self._display.tell(f"{name} failed. {text}")
 
     # --- the end
 
     def _end(self) -> None:
-        """Judge what was demanded; write report and record."""
+        """Judge the demands; write report and record."""
         self._display.close()
-        demands = plan.judged(self.case, self.results)
+        demands = plan.judge_demands(self.case, self.results)
         missed = [d for d in demands if d["met"] is False]
         for d in missed:
             self._display.tell(str(self.case.section.error(("require", d["demand"]), d["said"])))
@@ -359,8 +359,8 @@ class CalibrationRun:
         try:
             from fmepy.workflow.report.page import render
 
-            told = {*self.names, *FITS} & {*self.case.steps}  # of fits the best counts, asked for now or not
-            results = {name: self.results[name] for name in STEPS if name in told and name in self.results}
+            shown = {*self.names, *FITS} & {*self.case.steps}  # of fits the best counts, requested now or not
+            results = {name: self.results[name] for name in STEPS if name in shown and name in self.results}
             html = render(self.task, results, self.record, self.warnings, self.tables)
             self.folder.write_text("report.html", html)
             self.reported = True
@@ -369,7 +369,7 @@ class CalibrationRun:
             self._display.tell(f"The report cannot be written: {error.strerror or error}.")
 
     def _write_record(self, demands: list[dict[str, Any]] | None = None) -> None:
-        """Write run.json; a disk that is full is told, and the exit code says so."""
+        """Write run.json; report a full disk, also by the exit code."""
         case, ended = self.case, datetime.now(UTC)
         record = {
             "file": case.source.resolve(), "output": self.folder.path.resolve(), "command": self.command,
@@ -392,14 +392,14 @@ class CalibrationRun:
             self._display.tell(f"{self.folder.path / 'run.json'} cannot be written: {error.strerror or error}.")
 
 
-def _remember(sentence: Any) -> None:
-    """Tell what a step has to say, if anything: a warning, which is told and stands in the report."""
+def _warn_of(sentence: Any) -> None:
+    """Warn of what a step reports, if anything; the report shows the warning, too."""
     if sentence:
         warn(sentence)
 
 
-def _said(error: BaseException, folder: Path) -> str:
-    """Return an error in words: fmepy's own as they are, others with their name; with the line of the user's file."""
+def _error_text(error: BaseException, folder: Path) -> str:
+    """Return the message of an error, with the name of a foreign one, and with the line of the user's file."""
     text, where = str(error), line_of(error, folder)
     if not isinstance(error, FmepyError):
         text = ": ".join(part for part in (type(error).__name__, " ".join(text.split())) if part)

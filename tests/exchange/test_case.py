@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import numpy as np
@@ -75,6 +76,41 @@ def test_the_report_of_a_problem_is_over_time_by_experiment(tmp_path):
     assert ">c0</td>" in row
     assert ">∞</td>" in row
     assert "%3Ereading%3C/text" not in report
+
+
+def test_ranges_and_scenarios_of_a_problem_are_over_time_by_experiment(tmp_path, capsys):
+    """Each observable has its own readings: where the others have theirs it has no value, and no run has failed."""
+    path = problem(
+        tmp_path / "a",
+        {
+            **TABLES,
+            "conditions": "conditionId k2\nc0 0.6\nc1 0.3",
+            "observables": "observableId observableFormula noiseFormula\nobs_a A 0.5\nobs_b 2*A 0.5",
+            "measurements": "observableId simulationConditionId time measurement\n"
+            "obs_a c0 5 0.5\nobs_a c0 0 0.9\nobs_a c0 inf 0.45\nobs_a c1 5 0.4\nobs_a c1 0 1.1\n"
+            "obs_b c0 0 1.9\nobs_b c0 5 1.1\nobs_b c1 4 1.3\nobs_b c1 7 1.2",
+            "parameters": "parameterId parameterScale lowerBound upperBound nominalValue estimate\n"
+            "k1 log10 1e-3 10 0.8 1",
+        },
+    )
+    case = write_case(path, tmp_path / "case")
+    more = "[ranges]\nparRange = { k1 = [0.3, 1.0] }\nnum = 4\n[scenarios]\ntable = 'what_if.csv'\n"
+    case.write_text(case.read_text() + more)
+    (tmp_path / "case" / "what_if.csv").write_text("scenario,k1\nlow,0.2\nhigh,0.9\n")
+    assert main(["calibrate", str(case), "--steps", "fit,ranges,scenarios"]) == 0
+    assert "failed" not in capsys.readouterr().err
+    report = (tmp_path / "case" / "case_report" / "report.html").read_text()
+    assert "could not be" not in report
+    for what in ("Bands of experiment c0: obs_a over time", "experiment c1: obs_b in each scenario"):
+        assert what in report
+    assert "obs_a_noise" not in report
+    assert "%3Ereading%3C" not in report
+    ends = report.partition("At the end of the runs, experiment c0")[2].partition("</table>")[0]
+    rows = {tuple(re.findall(r"<td[^>]*>([^<]*)</td>", row)[:4]) for row in ends.split("<tr>")}
+    assert ("low", "obs_b", "5", f"{2 * conversion(5.0, k1=0.2):.4g}") in rows
+    assert ("high", "obs_a", "∞", "0.4") in rows  # k2 / (k1 + k2)
+    numbers = report.partition("Bands: mean, sd")[2].partition("</thead>")[0]
+    assert re.findall(r"<th [^>]*>([^<]*)", numbers)[:4] == ["experiment", "time", "variable", "mean"]
 
 
 @pytest.mark.parametrize(

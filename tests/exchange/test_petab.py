@@ -256,6 +256,9 @@ def test_the_picture_is_over_time_by_experiment_and_shows_what_rests(tmp_path):
     assert [t.get_text() for t in a.get_legend().get_texts()] == ["c0", "c1"]
     assert (a.get_yscale(), b.get_yscale(), a.get_xlabel(), a.get_ylabel()) == ("linear", "log", "time", "obs_a")
     assert [t.get_text() for t in a.texts] == ["at rest"]
+    a.figure.canvas.draw()
+    highest = a.transData.transform((0, max(y for one in a.lines[:4] for y in one.get_ydata())))[1]
+    assert a.texts[0].get_window_extent().y0 > highest + 3  # above every point
     assert [t.get_text() for t in c.get_xticklabels()] == ["c0", "c1"]
     assert c.get_xlabel() == "at rest"
     assert [x for one in c.lines[::2] for x in one.get_xdata()] == [0, 1]

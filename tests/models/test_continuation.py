@@ -12,6 +12,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, NoSteadyStateError
+from fmepy.models.continuation import Branch
 
 
 def budworm(t, x, *, r=0.3, q=10.0):
@@ -107,6 +108,15 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
     ]  # fmt: skip
     plt.close("all")
     assert fme.load(branch.save(tmp_path / "branch.json")).frame.equals(branch.frame)
+
+
+def test_points_that_are_neither_stable_nor_unstable_are_drawn_as_such():
+    frame = pd.DataFrame({"p": [0.0, 1.0, 2.0, 3.0], "x": 1.0, "stable": [True, None, None, False], "eigenvalue": 0.0})
+    (ax,) = Branch(frame, frame.iloc[:0, :2], "p", "").plot()
+    assert [(line.get_label(), line.get_xdata().tolist()) for line in ax.get_lines()] == [
+        ("stable", [0, 1]), ("neutral", [1, 2, 3]), ("unstable", [3]),
+    ]  # fmt: skip
+    plt.close("all")
 
 
 def test_a_steady_state_says_its_eigenvalue():

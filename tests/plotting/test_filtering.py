@@ -218,7 +218,7 @@ def test_matplotlib_s_short_keywords_are_understood_and_a_band_has_a_level(flt):
     (ax,) = flt.plot("s", lw=3, c="C2")
     drawn = line(ax, "smoothed")
     assert (drawn.get_linewidth(), drawn.get_color()) == (3, "C2")
-    with pytest.raises(ArgumentError, match="`lw` and `linewidth` are the same"):
+    with pytest.raises(ArgumentError, match=r"'lw' and 'linewidth', which are aliases .* Give one of them"):
         flt.plot("s", lw=3, linewidth=2)
     with pytest.raises(ArgumentError, match=r"`level=95` must lie between 0 and 1, such as 0\.95"):
         flt.plot("s", level=95)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -106,8 +108,9 @@ def test_what_cannot_be_drawn_is_told():
         plot_model(RUN, 3)
     with pytest.raises(ArgumentError, match="`labels"):
         plot_model(RUN, labels=["one", "two"])
-    with pytest.raises(ArgumentError, match="`legpos='topleftt'`"):
-        plot_model(RUN, legpos="topleftt")
+    for wrong in ("topleftt", [], ["top"]):
+        with pytest.raises(ArgumentError, match=re.escape(f"`legpos={wrong!r}`")):
+            plot_model(RUN, legpos=wrong)
     with pytest.raises(ArgumentError, match="`ylabel` has 3 values for 2 panels"):
         plot_model(RUN, ylabel=["one", "two", "three"])
     with pytest.raises(DataError, match=r"no column 'time'.*'hour'"):

@@ -649,7 +649,7 @@ def test_a_full_disk_is_told_and_what_was_done_stays(file, tmp_path, capsys, mon
 
 def test_a_folder_in_use_is_refused(file, capsys):
     edit(file, TOML, QUICK)
-    with CalibrationFolder(file.parent / "decay_report").held():
+    with CalibrationFolder(file.parent / "decay_report").locked():
         assert run(file) == 2
     told = capsys.readouterr().err
     assert f"in use by another run (process {os.getpid()}" in told

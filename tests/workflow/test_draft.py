@@ -92,7 +92,7 @@ def test_what_drafts_nothing_is_refused_with_what_to_do(tmp_path, capsys):
         "words": ("name,remark\nann,good\nben,bad\n", "no column of numbers or dates among 'name', 'remark'"),
         "single": ("t\n0\n1\n", "there is one column of numbers or dates"),
         "word": ("t,y\n0,1\n1,low\n2,3\n3,4\n", "word.csv:3: 'low' in column 'y' is not a number. Leave the cell"),
-        "constant": ("t,y\n0,1\n1,1\n", "beside the times 't' no column of readings changes"),
+        "constant": ("t,y\n0,1\n1,1\n", "no column of readings changes, apart from the times 't'"),
         "german": ("Datum;A\n01.03.2021;1\n02.03.2021;2\n", "the dates of column 'Datum', such as '01.03.2021'"),
         "american": ("Date,A,B\n3/1/2021,1,2\n3/2/2021,2,3\n", "Write them as 2001-12-31, in all cells"),
         "units": ("Tag;A\n[d];[mg/L]\n1;2,5\n2;3,5\n", "A line of units has no place below the names: take it out"),

@@ -66,7 +66,7 @@ def test_files_of_the_user_stay(run, capsys):
     (folder / "ranges.csv").write_text("mine, too")
     (folder / "collin.csv").write_text("mine now")
     assert run(FIT + REST, progress=True)[1] == OF_FIT | {"notes.txt", "ranges.csv", "collin.csv"}
-    assert "Taken away, as no results of this file as it stands: screen.csv." in capsys.readouterr().err
+    assert "Removed, as they are not results of the current file: screen.csv." in capsys.readouterr().err
 
 
 def test_a_fit_of_many_starts_that_left_the_file_counts_no_more(tmp_path, monkeypatch):

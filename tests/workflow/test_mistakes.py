@@ -197,7 +197,7 @@ DATA_MISTAKES = [
     ('1902,70.2', '1902,"70.2', "lynx.csv:4: this cannot be read"),
     (DATA, "", "lynx.csv is empty"),
     (DATA, "year,Hare,Lynx\n", "lynx.csv:1: the table holds no rows"),
-    (DATA, "year\n1900\n", "lynx.csv:1: there is no column of observations beside the others"),
+    (DATA, "year\n1900\n", "lynx.csv:1: there is no column of observations: all"),
 ]  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 import fmepy as fme
 from fmepy.workflow.report.findings import Findings, agreement_facts, agreement_of, runs_of_signs
-from fmepy.workflow.report.page import render, written
+from fmepy.workflow.report.page import make_section, render
 from fmepy.workflow.report.pictures import first_few
 from fmepy.workflow.report.tables import MOST_ROWS, TableCell, correlations, table_of
 from fmepy.workflow.report.words import environment, number
@@ -116,6 +116,12 @@ class Page(HTMLParser):
 
     def all(self, tag):
         return [attrs for t, attrs in self.tags if t == tag]
+
+
+def heads_of(text, caption):
+    """Return the heads of the first table whose caption begins so."""
+    table = text.partition(f"<caption>{caption}")[2].partition("</thead>")[0]
+    return re.findall(r"<th [^>]*>([^<]*)", table)
 
 
 def made(folder, text, data=None, what_if="scenario,q\nas it is,\nless,0.7\n"):
@@ -227,6 +233,24 @@ def test_lengths_are_rounded_and_labels_are_not(text):
     assert {"q", "A, g", "day"} <= set(labels)
 
 
+def test_heads_of_tables_are_words(text):
+    assert heads_of(text, "Plausible values")[-2:] == ["effective draws", "effective draws, tails"]
+    assert heads_of(text, "Bands: mean, sd") == [
+        "day", "variable", "mean", "sd", "smallest", "largest", "5 %", "25 %", "median", "75 %", "95 %", "runs"
+    ]  # fmt: skip
+
+
+def test_experiments_are_called_as_in_the_data(hostile):
+    assert heads_of(render(*hostile), "The readings that are compared")[2] == "whos"
+
+
+def test_a_sample_with_few_draws_in_its_tails_is_not_called_good(inputs):
+    chain = inputs[1]["sample"]
+    said = STEPS_OF["sample"].verdict(None, chain)
+    assert f"({chain.diagnostics()['ess_tail'].min():.4g} in the tails)" in said
+    assert said.endswith("do not rely on them yet.") == bool(chain.summary().advice)
+
+
 def test_estimates_are_told_with_their_errors(inputs, page):
     estimates = inputs[4]["estimates.csv"].set_index("parameter")
     told = page.texts["fit"]
@@ -288,7 +312,7 @@ def agreement(above):
     table = pd.DataFrame({"name": "y", "x": np.arange(n), "obs": 5 + above, "mod": 5.0, "res": -above})
     found = findings(table)
     made = agreement_of(found)
-    written("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
+    make_section("fit", "", "agreement.html", found, {"agreement": agreement_facts(found, made)})
     note = environment().get_template("blocks.html").module.note
     notes = [html.unescape(note(v)) for v in agreement_facts(found, made)["variables"] if v["is_noted"]]
     return made, [sentence for _, sentence in found.doubts], notes
@@ -500,6 +524,10 @@ def test_a_filter_is_told_with_its_own_flags(tmp_path):
     assert "suspected" in page.texts["warnings"]
     assert sorted(set(tables["correlations.csv"]["lag"])) == [0, 1, 2, 3, 4]
     assert "Correlations of the innovations over 4 lags." in page.texts["filter"]
+    assert heads_of(text, "Forecast") == [
+        "year", "variable", "mean", "sd", "lower", "upper",
+        "sd of a reading", "lower, of a reading", "upper, of a reading",
+    ]  # fmt: skip
 
 
 def test_long_tables_are_cut_and_that_is_told():

@@ -39,7 +39,7 @@ def run(folder, bind):
 def test_what_no_data_could_tell_is_said_and_what_is_known_is_not_asked(tmp_path):
     table, page = run(tmp_path, "bind = { start = 0.3, lower = 0.01, upper = 2 }")
     assert dict(table.to_numpy()) == {"leave": "not", "bind": "not", "V": "globally"}
-    assert "What no data of these variables could ever tell" in page
+    assert "What no data of these variables could determine" in page
     assert "leave + bind" in page
     (tmp_path / "known").mkdir()
     table, page = run(tmp_path / "known", "bind = 0.3")

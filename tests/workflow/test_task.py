@@ -14,7 +14,7 @@ from scipy.integrate import trapezoid
 
 import fmepy as fme
 from fmepy.errors import ArgumentError
-from fmepy.workflow.calibration import described
+from fmepy.workflow.calibration import preview
 from fmepy.workflow.command import main
 from fmepy.workflow.file.case import read_case
 from fmepy.workflow.file.prepared import read_task
@@ -310,7 +310,7 @@ def test_both_ends_of_a_scaled_parameter_are_said(write):
     text = GROWTH.format(equations="d(N)/dt = r*N*(1 - N/K)\\nN(0) = N0", more="")
     old = next(line for line in text.split("\n") if line.startswith("r = "))
     task = task_of(write(text.replace(old, 'r = { start = 0.5, lower = 0.01, scale = "logit" }')))
-    assert "  r          0.5; from 0.01 to 1; scale logit" in described(task)
+    assert "  r          0.5; from 0.01 to 1; scale logit" in preview(task)
 
 
 def test_titles_descriptions_and_units_are_no_inputs(write):

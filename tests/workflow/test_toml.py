@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmepy.errors import ArgumentError
-from fmepy.workflow.file.signatures import Key, checked
+from fmepy.workflow.file.signatures import Key, validate
 from fmepy.workflow.file.toml import TomlTable, _Scanner
 
 TEXT = """\
@@ -163,9 +163,9 @@ def test_unknown_keys_and_wrong_kinds_are_told_with_their_line(tmp_path):
         ({**keys, "modules": Key(required=True)}, "the key `modules` is missing"),
     ):
         with pytest.raises(ArgumentError, match=said):
-            checked(section, known)
+            validate(section, known)
     numbers = {"strat": Key((float,)), "x": Key((float,)), "l": Key((str, list), items=Key((str,)))}
     with pytest.raises(ArgumentError, match=r"m.toml:5: `l` must hold a text in quotes; got 3"):
-        checked(table, numbers)
-    assert checked(table, {**numbers, "l": Key()})["x"] == 2.0
+        validate(table, numbers)
+    assert validate(table, {**numbers, "l": Key()})["x"] == 2.0
     assert (table.texts("l"), table.texts("none"), section.texts("dt")) == (["a", 3], [], ["x"])

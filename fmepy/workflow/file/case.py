@@ -1,8 +1,8 @@
-"""What a calibration file may hold, said once, and what it says, checked: nothing of it is run or imported.
+"""The keys of a calibration file, defined once, and the content of a file, checked; nothing is run or imported.
 
 The checks of a file, the JSON schema for editors (`fmepy schema`) and the table of the documentation are all made of
 `file_keys`. Arguments of models, costs and steps are those of the functions that they go to (`signatures`); what only a
-file has stands in ``keys.toml``.
+file has is in ``keys.toml``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from fmepy.errors import ArgumentError, listed
 from fmepy.parameters.names import split_local
-from fmepy.workflow.file.signatures import KINDS, NAMES, TABLE, TEXT, Key, arguments_of, check_kind, checked, schema_of
+from fmepy.workflow.file.signatures import KINDS, NAMES, TABLE, TEXT, Key, arguments_of, check_kind, schema_of, validate
 from fmepy.workflow.file.toml import TomlTable
 from fmepy.workflow.steps.registry import STEPS
 
@@ -32,26 +32,26 @@ _LAST = ("require", "run")
 """The sections behind those of the steps."""
 
 
-def _key(said: Mapping[str, Any]) -> Key:
-    """Return a key as ``keys.toml`` has it."""
+def _key(fields: Mapping[str, Any]) -> Key:
+    """Return a key from its fields in ``keys.toml``."""
     kinds = {word: kind for kind, (_, word) in KINDS.items()}
-    words = {**said, "kinds": tuple(kinds[word] for word in said["kinds"].split(" or "))}
-    words["choices"] = tuple(words.get("choices", ()))
-    if "items" in said:
-        words["items"] = _key(said["items"])
-    if "of" in said:
-        words["of"] = {name: _key(inside) for name, inside in said["of"].items()}
-    elif "each" in said:
-        words["of"] = _key(words.pop("each"))
-    return Key(**words)
+    values = {**fields, "kinds": tuple(kinds[word] for word in fields["kinds"].split(" or "))}
+    values["choices"] = tuple(values.get("choices", ()))
+    if "items" in fields:
+        values["items"] = _key(fields["items"])
+    if "of" in fields:
+        values["of"] = {name: _key(inside) for name, inside in fields["of"].items()}
+    elif "each" in fields:
+        values["of"] = _key(values.pop("each"))
+    return Key(**values)
 
 
 _TEXT = files(__package__).joinpath("keys.toml").read_text(encoding="utf-8")
-_OWN = {name: _key(said) for name, said in tomllib.loads(_TEXT).items()}
+_OWN = {name: _key(fields) for name, fields in tomllib.loads(_TEXT).items()}
 
 
 def own_keys(section: str) -> Mapping[str, Key]:
-    """Return what ``keys.toml`` says of a section: its keys, or those of a table inside it."""
+    """Return the keys of a section from ``keys.toml``, or those of the tables inside it."""
     of = _OWN[section].of
     inside = of.of if isinstance(of, Key) else of
     assert isinstance(inside, Mapping)
@@ -60,7 +60,7 @@ def own_keys(section: str) -> Mapping[str, Key]:
 
 @cache
 def model_keys() -> dict[str, Mapping[str, Key]]:
-    """Return what the section ``model`` may hold, by the kind of model."""
+    """Return the keys of the section ``model``, by the kind of model."""
     from fmepy.dmi.model import ModularModel
     from fmepy.models.difference import DifferenceModel
     from fmepy.models.ode import OdeModel
@@ -71,8 +71,8 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
     shared: dict[str, Any] = {"state": {"kinds": TABLE, "of": Key((float, str)), "required": False},
               "outputs": {"kinds": TABLE, "of": Key(TEXT)}}  # fmt: skip
     tolerances: dict[str, Any] = {"atol": {"kinds": (float, list, dict)}, "rtol": {"least": 0}}
-    given = ("rhs", "step", "parms", "forcings", "events", "times")
-    ode = arguments_of(OdeModel, (*given, "algebraic"), history={"kinds": TABLE, "of": Key((float, str))},
+    not_from_file = ("rhs", "step", "parms", "forcings", "events", "times")
+    ode = arguments_of(OdeModel, (*not_from_file, "algebraic"), history={"kinds": TABLE, "of": Key((float, str))},
                        bandwidth={"kinds": (int, list)}, **shared, **tolerances)  # fmt: skip
     start = {"equations": own["equations"], "kind": own["kind"]}
     modules = arguments_of(
@@ -81,8 +81,8 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
     )  # fmt: skip
     return {
         "ode": {**start, "times": times, **ode},
-        "difference": {**start, "times": times, **arguments_of(DifferenceModel, given, **shared)},
-        "steady": {**start, **arguments_of(SteadyModel, (*given, "grid"), **shared, **tolerances)},
+        "difference": {**start, "times": times, **arguments_of(DifferenceModel, not_from_file, **shared)},
+        "steady": {**start, **arguments_of(SteadyModel, (*not_from_file, "grid"), **shared, **tolerances)},
         "modules": modules,
         "python": {"python": own["python"], "inputs": own["inputs"]},
     }
@@ -90,7 +90,7 @@ def model_keys() -> dict[str, Mapping[str, Key]]:
 
 @cache
 def cost_keys() -> dict[str, Mapping[str, Key]]:
-    """Return what the section ``cost`` may hold, by its kind."""
+    """Return the keys of the section ``cost``, by the kind of cost."""
     from fmepy.costs.prediction import PredictionErrorCost
     from fmepy.costs.simulation import SimulationCost
     from fmepy.fimlof.cost import FimlofCost
@@ -110,34 +110,34 @@ def cost_keys() -> dict[str, Mapping[str, Key]]:
 
 
 def united(kinds: Mapping[str, Mapping[str, Key]]) -> dict[str, Key]:
-    """Return the keys of all kinds of a section together; none of them is required then."""
-    together: dict[str, Key] = {}
+    """Merge the keys of all kinds of a section; none of them is required."""
+    union: dict[str, Key] = {}
     for keys in kinds.values():
         for name, key in keys.items():
-            had = together.get(name, key)
-            choices = tuple(dict.fromkeys((*had.choices, *key.choices))) if had.choices and key.choices else ()
-            wider = tuple(dict.fromkeys((*had.kinds, *key.kinds)))
-            together[name] = replace(had, kinds=wider, choices=choices, required=False)
-    return together
+            first = union.get(name, key)
+            choices = tuple(dict.fromkeys((*first.choices, *key.choices))) if first.choices and key.choices else ()
+            wider = tuple(dict.fromkeys((*first.kinds, *key.kinds)))
+            union[name] = replace(first, kinds=wider, choices=choices, required=False)
+    return union
 
 
 def require_keys() -> dict[str, Key]:
-    """Return what may be demanded: of all steps, and of each."""
+    """Return the keys of the section ``require``."""
     of_steps = {name: one.key for step in STEPS.values() for name, one in step.requirements.items()}
     return {**own_keys("require"), **of_steps}
 
 
 def file_keys() -> dict[str, Key]:
-    """Return what a file may hold, its tables with what they may hold."""
-    made = {"model": united(model_keys()), "cost": united(cost_keys()), "require": require_keys()}
-    own = {name: replace(key, of=made.get(name, key.of)) for name, key in _OWN.items()}
+    """Return the keys of a file, with those of its tables."""
+    contents = {"model": united(model_keys()), "cost": united(cost_keys()), "require": require_keys()}
+    own = {name: replace(key, of=contents.get(name, key.of)) for name, key in _OWN.items()}
     steps = {name: Key(TABLE, step.says, of=step.keys) for name, step in STEPS.items()}
     last = {name: own.pop(name) for name in _LAST}
     return {**own, **steps, **last}
 
 
 def file_schema() -> dict[str, Any]:
-    """Return the JSON schema of what a file may hold."""
+    """Return the JSON schema of a calibration file."""
     top = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "A calibration of fmepy"}
     return {**top, **schema_of(file_keys())}
 
@@ -179,7 +179,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Case:
-    """A calibration file, checked against what a file may hold (`file_keys`).
+    """The content of a calibration file, checked against its keys (`file_keys`).
 
     Attributes
     ----------
@@ -224,7 +224,7 @@ class Case:
         return self.section.file
 
     def parameter(self, name: str) -> Parameter | None:
-        """Return the parameter that has a name in the cost: its own, or a local one of that of all entities."""
+        """Return the file's parameter for a name in the cost: that name, or the name of which it is one entity's."""
         return self.parameters.get(name) or self.parameters.get(split_local(name)[0])
 
     @property
@@ -234,7 +234,7 @@ class Case:
 
 
 def read_case(path: str | Path) -> Case:
-    """Return what a file says.
+    """Read and check a calibration file.
 
     Raises
     ------
@@ -243,19 +243,19 @@ def read_case(path: str | Path) -> Case:
     """
     section = TomlTable.read(path)
     _check_filled(section)
-    said = checked(section, file_keys())
+    content = validate(section, file_keys())
     _check_model(section.table("model"))
-    kind = said.get("cost", {}).get("kind", "simulation")
+    kind = content.get("cost", {}).get("kind", "simulation")
     check_kind(section.table("cost"), cost_keys(), kind, f"a cost of the kind {kind!r}")
-    steps = {name: step.read(section.table(name), said[name]) for name, step in STEPS.items() if name in said}
-    given = section.table("parameters")
-    parameters = {name: _parameter(given, name, value) for name, value in said.get("parameters", {}).items()}
-    if steps and not parameters and "python" not in said["model"]:
+    steps = {name: step.read(section.table(name), content[name]) for name, step in STEPS.items() if name in content}
+    table = section.table("parameters")
+    parameters = {name: _parameter(table, name, value) for name, value in content.get("parameters", {}).items()}
+    if steps and not parameters and "python" not in content["model"]:
         raise section.error(("parameters",), "the table [parameters] is missing or empty: name = 1.0 is fixed, "
                             "name = { start = 1.0 } is fitted.")  # fmt: skip
     return Case(
-        section=section, content=said, title=said.get("title", ""), description=said.get("description", ""),
-        parameters=parameters, steps=steps, require=said.get("require", {}), run=said.get("run", {}),
+        section=section, content=content, title=content.get("title", ""), description=content.get("description", ""),
+        parameters=parameters, steps=steps, require=content.get("require", {}), run=content.get("run", {}),
     )  # fmt: skip
 
 
@@ -276,7 +276,7 @@ def _check_filled(section: TomlTable) -> None:
 
 
 def _check_model(section: TomlTable) -> None:
-    """Refuse a model of no source or of two, and what is no matter of its kind."""
+    """Refuse a model without a source or with two, and keys that belong to other kinds."""
     sources = [s for s in SOURCES if s in section.data]
     if not sources:
         raise section.error((), f"the section [model] needs one of {listed(SOURCES)}.")
@@ -297,7 +297,7 @@ def model_kind(section: TomlTable) -> str:
 
 
 def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
-    """Return one parameter, checked by itself."""
+    """Return one parameter, its values checked."""
     if not name.strip():
         raise section.error(name, "a parameter needs a name.")
     if isinstance(value, float):
@@ -320,7 +320,7 @@ def _parameter(section: TomlTable, name: str, value: Any) -> Parameter:
         ("lower", "lower" in value and not least <= p.lower <= most, f" is {p.lower:g}{on_scale.format('values are')}"),
         ("upper", "upper" in value and not least <= p.upper <= most, f" is {p.upper:g}{on_scale.format('values are')}"),
     )  # fmt: skip
-    for key, is_wrong, said in mistakes:
+    for key, is_wrong, text in mistakes:
         if is_wrong:
-            raise table.error(key, f"`{key}` of {name!r}{said}")
+            raise table.error(key, f"`{key}` of {name!r}{text}")
     return p

@@ -1,4 +1,4 @@
-"""What a calibration file describes, ready to be worked on: data read, model and cost built."""
+"""The task of a calibration file: its data read, its model and cost built."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from fmepy.parameters.maps import TRANSFORMS, Elementwise
 from fmepy.tables.cells import profiles_among
 from fmepy.tables.sheet import Sheet
 from fmepy.workflow.file.case import Case, Parameter
-from fmepy.workflow.file.observations import observed, read_data, replicates
+from fmepy.workflow.file.observations import match_observations, read_data, replicates
 from fmepy.workflow.file.python_file import FunctionModel, WithFixed, table_cost
-from fmepy.workflow.file.sources import ModelSource, read_rows, read_source, words_in
-from fmepy.workflow.file.toml import TomlTable, placed
+from fmepy.workflow.file.sources import ModelSource, names_in, read_rows, read_source
+from fmepy.workflow.file.toml import TomlTable, located
 from fmepy.workflow.steps.base import CalibrationTask
 
 
 def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
-    """Return the task of a file: read its data, build its model and cost; nothing is run.
+    """Read the data of a file and build its model and cost; nothing is run.
 
     Parameters
     ----------
@@ -56,14 +56,14 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
     tables = [table for table in (file, *source.tables, conditions) if table is not None]
     notes = list(dict.fromkeys(line for table in tables for line in table.notes))  # a file may be several of them
     python = case.content["model"].get("python")
-    written = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
+    python_objects = {} if python is None else {"model" if source.cost is None else "cost": str(python)}
     if python is not None and "inputs" not in case.content["model"]:
         notes.append(f"What {str(python).rpartition(':')[0]} reads is an input where `inputs` in [model] names it.")
     x_unit, cost, frame = "", None, pd.DataFrame() if file is None else file.frame
     read = {"data": file, "cost": conditions}
     files = {"model": source.files, **{part: [table.path] for part, table in read.items() if table is not None}}
     if source.cost is not None:
-        cost = _cost_of_python(case, source)
+        cost = _python_cost(case, source)
         source = replace(source, model=getattr(cost, "model", None))
     else:
         if file is None and (case.steps or case.fitted):
@@ -74,34 +74,34 @@ def read_task(case: Case, *, python: bool = True) -> CalibrationTask:
         known = () if isinstance(model, FunctionModel) else profiles_among(model.var_names, cells_of_model(model))
         at = float(model.times[0]) if isinstance(model, SteadyModel) else None
         if file is not None:  # else it is a model by itself
-            frame, words = observed(case, file, known, at=at)
-            x_unit = str(words.pop("x_unit", ""))
-            notes += [*words.pop("notes", []), *replicates(frame, words, file)]
+            frame, arguments = match_observations(case, file, known, steady_time=at)
+            x_unit = str(arguments.pop("x_unit", ""))
+            notes += [*arguments.pop("notes", []), *replicates(frame, arguments, file)]
             if isinstance(model, FunctionModel):
-                cost = table_cost(case, model, frame, words)
+                cost = table_cost(case, model, frame, arguments)
             else:
-                cost = _cost(case, model, file, frame, words, conditions)
-    of = _fitted(case, source, cost, notes)
-    scale = {name: p.scale for name, p in of.items() if p.scale}
+                cost = _cost(case, model, file, frame, arguments, conditions)
+    free = _fitted(case, source, cost, notes)
+    scale = {name: p.scale for name, p in free.items() if p.scale}
     section = case.section.table("parameters")
-    natural = {n: read_prior(section.table((case.parameter(n) or p).name), p) for n, p in of.items() if p.prior}
-    start, *ends = (np.array([getattr(p, k) for p in of.values()], dtype=float) for k in ("start", "lower", "upper"))
-    on_scale = Elementwise(tuple(of), scale)
+    natural = {n: read_prior(section.table((case.parameter(n) or p).name), p) for n, p in free.items() if p.prior}
+    start, *ends = (np.array([getattr(p, k) for p in free.values()], dtype=float) for k in ("start", "lower", "upper"))
+    on_scale = Elementwise(tuple(free), scale)
     lower, upper = on_scale.bounds(*ends)
     flat = [n for n in scale if n not in natural]
     if flat and "sample" in case.steps:
         notes.append(f"Parameters sampled on another scale, with a flat prior there: {', '.join(flat)}.")
-    if not of and case.steps:
+    if not free and case.steps:
         raise case.section.error(
             "parameters", "nothing is fitted: a parameter that is a table, name = { start = 1.0 }, is."
         )
     return CalibrationTask(
         case=case, data=frame.reset_index(drop=True), notes=tuple(notes), model=source.model, cost=cost, scale=scale,
         scaled_cost=transformed(cost, scale) if scale else cost,
-        start=pd.Series(on_scale.start(start), list(of)), lower=pd.Series(lower, list(of)),
-        upper=pd.Series(upper, list(of)),
+        start=pd.Series(on_scale.start(start), list(free)), lower=pd.Series(lower, list(free)),
+        upper=pd.Series(upper, list(free)),
         fit_prior=priors_on(scale, natural, jacobian=False), chain_prior=priors_on(scale, natural, jacobian=True),
-        inputs=_hashes(case, files), written=written, x_unit=x_unit,
+        inputs=_hashes(case, files), written=python_objects, x_unit=x_unit,
     )  # fmt: skip
 
 
@@ -135,76 +135,76 @@ def _number_or_name(cell: Any) -> Any:
 
 
 def _cost(
-    case: Case, model: Any, file: Sheet, frame: pd.DataFrame, words: dict[str, Any], conditions: Sheet | None
+    case: Case, model: Any, file: Sheet, frame: pd.DataFrame, arguments: dict[str, Any], conditions: Sheet | None
 ) -> Any:
     """Return the cost of a model and observations."""
-    said = {k: v for k, v in case.content.get("cost", {}).items() if k != "kind"}
+    settings = {k: v for k, v in case.content.get("cost", {}).items() if k != "kind"}
     kind = case.content.get("cost", {}).get("kind", "simulation")
-    if "entity_parms" in said and isinstance(said["entity_parms"], str):
-        said["entity_parms"] = [said["entity_parms"]]
+    if "entity_parms" in settings and isinstance(settings["entity_parms"], str):
+        settings["entity_parms"] = [settings["entity_parms"]]
     make: Any = {"simulation": SimulationCost, "prediction_error": PredictionErrorCost, "fimlof": FimlofCost}[kind]
-    if "depth" in words:
-        words = {**words, "x": [words["x"], words["depth"]]}
-        del words["depth"]
+    if "depth" in arguments:
+        arguments = {**arguments, "x": [arguments["x"], arguments["depth"]]}
+        del arguments["depth"]
     of_model = set(model.parms.index)
     own = {p.name: p.start for p in case.parameters.values() if p.name not in of_model}
     rows = None if conditions is None else conditions.frame.reset_index(drop=True)
-    given = {**said, **words, "parms": own or None, "conditions": rows}
+    keywords = {**settings, **arguments, "parms": own or None, "conditions": rows}
     try:
-        with placed(case.section, "cost", "data", data=file, conditions=conditions):
-            return make(model, frame, **given)
+        with located(case.section, "cost", "data", data=file, conditions=conditions):
+            return make(model, frame, **keywords)
     except ArgumentError as error:
         unused = re.search(r"\[parameters\]: '([^']+)' is used nowhere in the (cost|noise)\.", str(error))
         if unused and unused[1] in own:
-            raise _unused(case, unused[1], [*model.parms.index, *sorted(words_in(said))]) from error
+            raise _unused(case, unused[1], [*model.parms.index, *sorted(names_in(settings))]) from error
         raise
 
 
 def _unused(case: Case, name: str, known: Iterable[str]) -> ArgumentError:
-    why = f"{name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(name, known)}"
-    return case.section.error(("parameters", name), why)
+    text = f"{name!r} is used nowhere, neither in the model nor in the cost.{did_you_mean(name, known)}"
+    return case.section.error(("parameters", name), text)
 
 
-def _cost_of_python(case: Case, source: ModelSource) -> Any:
+def _python_cost(case: Case, source: ModelSource) -> Any:
     """Return a cost or function of a Python file, its fixed parameters at the file's values."""
     cost, section = source.cost, case.section
     fixed = {p.name: p.start for p in case.parameters.values() if not p.fitted}
     if not isinstance(cost, Cost):
-        return WithFixed(cost, fixed, section.beside(str(case.content["model"]["python"])).parent)
+        return WithFixed(cost, fixed, section.path_of(str(case.content["model"]["python"])).parent)
     known = [str(n) for n in cost.parms.index]
     changed = {k: v for k, v in fixed.items() if k in known and v != cost.parms[k]}
     if not changed:
         return cost
-    with placed(section, "model", "parameters"):
+    with located(section, "model", "parameters"):
         return cost.replace(model=source.model.replace(parms=changed))
 
 
 def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dict[str, Parameter]:
-    """Return what is fitted, with start and bounds on the natural scale, by the names that the cost knows."""
+    """Return the fitted parameters by their names in the cost, with start and bounds on the natural scale."""
     if not isinstance(cost, Cost):
         if cost is not None and not case.fitted:
             raise case.section.error("parameters", "[parameters] must say what the function is given, and where the "
                                      "search begins: name = { start = 1.0 }.")  # fmt: skip
         return {p.name: p for p in case.parameters.values() if p.fitted}
-    said = {n: case.parameter(n) for n in map(str, cost.parms.index)}
-    used = {p.name for p in said.values() if p is not None}
+    parameters = {n: case.parameter(n) for n in map(str, cost.parms.index)}
+    used = {p.name for p in parameters.values() if p is not None}
     for p in case.parameters.values():
         by_conditions = "conditions" in case.content and p.name in source.model.parms.index
         if p.name not in used and not by_conditions:
-            raise _unused(case, p.name, said)
+            raise _unused(case, p.name, parameters)
         if p.name not in used and p.fitted:
             raise case.section.error(("parameters", p.name), f"{p.name!r} is set by the conditions in every entity, so "
                                      "that nothing of it is left to fit.")  # fmt: skip
     of_model = set(source.model.parms.index) if case.parameters else set()
-    free = [n for n, p in said.items() if p is None and n not in of_model]
+    free = [n for n, p in parameters.items() if p is None and n not in of_model]
     values, lowest, highest = cost.parms, cost.lower, cost.upper
     if free and not case.parameters:
         notes.append(f"There are no [parameters]: all {len(free)} are fitted, from the values that they have.")
     elif free:
         notes.append(f"Fitted, too: {', '.join(f'{n} from {values[n]:g}' for n in free)}.")
     fitted, order = {}, list(case.parameters)
-    for n in sorted(said, key=lambda n: order.index(p.name) if (p := said[n]) else len(order)):
-        own = said[n] or Parameter(n, float(values[n]), fitted=n in free)
+    for n in sorted(parameters, key=lambda n: order.index(p.name) if (p := parameters[n]) else len(order)):
+        own = parameters[n] or Parameter(n, float(values[n]), fitted=n in free)
         if own.fitted:
             start = float(values[n]) if n != own.name else own.start
             lower, upper = max(own.lower, lowest[n]), min(own.upper, highest[n])
@@ -213,19 +213,19 @@ def _fitted(case: Case, source: ModelSource, cost: Any, notes: list[str]) -> dic
 
 
 def _hashes(case: Case, files: Mapping[str, Sequence[Path]]) -> dict[str, str]:
-    """Return the sha256 of what each part says and of the bytes of its files."""
-    said = case.content
+    """Return the sha256 of each part of the file, including the files that it names."""
+    content = case.content
     parts = {
-        "model": {k: said.get(k) for k in ("model", "events", "forcings")},
-        "data": said.get("data"),
-        "cost": {k: said.get(k) for k in ("cost", "conditions")},
+        "model": {k: content.get(k) for k in ("model", "events", "forcings")},
+        "data": content.get("data"),
+        "cost": {k: content.get(k) for k in ("cost", "conditions")},
         "parameters": [
             [p.name, p.start, p.fitted, p.lower, p.upper, p.scale, p.prior] for p in case.parameters.values()
         ],
     }
     hashes = {}
-    for part, what in parts.items():
-        digest = hashlib.sha256(json.dumps(what, sort_keys=True, default=str).encode())
+    for part, part_content in parts.items():
+        digest = hashlib.sha256(json.dumps(part_content, sort_keys=True, default=str).encode())
         for path in [path for path in files.get(part, ()) if path != case.file]:  # tables that stand in it
             digest.update(file_digest(path).encode())
         hashes[part] = digest.hexdigest()
@@ -300,10 +300,10 @@ def read_prior(section: TomlTable, parameter: Parameter) -> Any:
     """
     from scipy import stats
 
-    given = dict(parameter.prior or {})
+    arguments_of_file = dict(parameter.prior or {})
     table = section.table("prior")
     known = sorted(n for n, d in vars(stats).items() if isinstance(d, stats.rv_continuous))
-    name = given.pop("dist", None)
+    name = arguments_of_file.pop("dist", None)
     if name not in known:
         if name is None:
             raise section.error("prior", "`prior` needs `dist`, a distribution of scipy.stats such as 'norm'.")
@@ -317,18 +317,18 @@ def read_prior(section: TomlTable, parameter: Parameter) -> Any:
     shapes = [s.strip() for s in (dist.shapes or "").split(",") if s.strip()]
     arguments = [*shapes, "loc", "scale"]
     table.check(["dist", *arguments])
-    for key, value in given.items():
+    for key, value in arguments_of_file.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise table.error(key, f"`{key}` of a prior must be a number; got {value!r}.")
-    missing = [s for s in shapes if s not in given]
+    missing = [s for s in shapes if s not in arguments_of_file]
     if missing:
         raise table.error(
             (), f"the distribution {name!r} needs {listed(missing)}; its arguments are {listed(arguments)}."
         )
-    frozen = dist(**given)
-    if given.get("scale", 1) <= 0 or np.isnan(frozen.support()).any():
-        said = ", ".join(f"{k} = {v:g}" for k, v in given.items()) or "no arguments"
-        raise table.error((), f"there is no distribution {name!r} of {said}. (A scale is above 0.)")
+    frozen = dist(**arguments_of_file)
+    if arguments_of_file.get("scale", 1) <= 0 or np.isnan(frozen.support()).any():
+        values = ", ".join(f"{k} = {v:g}" for k, v in arguments_of_file.items()) or "no arguments"
+        raise table.error((), f"there is no distribution {name!r} of {values}. (A scale is above 0.)")
     if not np.isfinite(log_density(frozen)(parameter.start)):  # scipy's of Laplace underflows
         low, high = frozen.support()
         where = f"that of {name!r} lies between {low:g} and {high:g}."
@@ -340,5 +340,5 @@ def read_prior(section: TomlTable, parameter: Parameter) -> Any:
 
 def priors_on(scales: Mapping[str, str], natural: Mapping[str, Any], *, jacobian: bool) -> dict[str, Any] | None:
     """Return priors by name on the scales on which parameters are fitted; None where there are none."""
-    found = {n: ScaledPrior(d, scales[n], jacobian) if n in scales else d for n, d in natural.items()}
-    return found or None
+    priors = {n: ScaledPrior(d, scales[n], jacobian) if n in scales else d for n, d in natural.items()}
+    return priors or None

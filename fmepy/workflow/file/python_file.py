@@ -21,7 +21,7 @@ from fmepy.workflow.file.case import Case
 from fmepy.workflow.file.toml import TomlTable
 
 _INSTALLED = (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[2])
-_BESIDE: set[str] = set()
+_LOCAL: set[str] = set()
 """Modules that the last file imported from its own folder."""
 
 
@@ -33,7 +33,7 @@ def split_name(section: TomlTable) -> tuple[Path, str]:
         raise section.error(
             "python", f"`python` = {text!r} must name a file and what is in it, such as 'model.py:model'."
         )
-    path = section.beside(file)
+    path = section.path_of(file)
     try:
         open_file(path, MOST_TEXT).close()
     except OSError as error:
@@ -42,10 +42,10 @@ def split_name(section: TomlTable) -> tuple[Path, str]:
 
 
 def read_python(section: TomlTable) -> tuple[Any, list[Path]]:
-    """Return the object, and the files that it is made of: its own, and what that imports from its folder.
+    """Return the object, its file, and the files that this one imports from its folder.
 
     The folder is put on Python's path, as it is when a file is run. What a program that asks has imported of it is set
-    aside meanwhile: what is run, and what counts as an input, is what stands in the files now.
+    aside meanwhile: what is run, and what counts as an input, is the current content of the files.
 
     Raises
     ------
@@ -56,33 +56,33 @@ def read_python(section: TomlTable) -> tuple[Any, list[Path]]:
 
     path, name = split_name(section)
     folder = path.parent.resolve()
-    theirs = {n: m for n, m in list(sys.modules.items()) if n not in _BESIDE and _is_beside(n, m, folder)}
-    for other in (*_BESIDE, *theirs):
+    of_caller = {n: m for n, m in list(sys.modules.items()) if n not in _LOCAL and _is_local(n, m, folder)}
+    for other in (*_LOCAL, *of_caller):
         sys.modules.pop(other, None)
-    _BESIDE.clear()
+    _LOCAL.clear()
     sys.path[:] = [str(folder), *(p for p in sys.path if p != str(folder))]
     importlib.invalidate_caches()
     try:
         module = _imported(section, path)
-        beside = {n: m for n, m in list(sys.modules.items()) if m is not module and _is_beside(n, m, folder)}
-        for one in (module, *beside.values()):  # workers know no modules of these names
+        imported = {n: m for n, m in list(sys.modules.items()) if m is not module and _is_local(n, m, folder)}
+        for one in (module, *imported.values()):  # workers know no modules of these names
             cloudpickle.register_pickle_by_value(one)
-        _BESIDE.update(beside.keys() - theirs.keys())
+        _LOCAL.update(imported.keys() - of_caller.keys())
     finally:
-        sys.modules.update(theirs)
+        sys.modules.update(of_caller)
     if not hasattr(module, name):
         public = [n for n in vars(module) if not n.startswith("_")]
         raise section.error("python", f"{path.name} holds no {name!r}.{did_you_mean(name, public)}")
-    found = getattr(module, name)
-    if not callable(found):
+    thing = getattr(module, name)
+    if not callable(thing):
         raise section.error(
             "python",
-            f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(found).__name__}.",
+            f"{name!r} of {path.name} must be a model, a cost or a function f(p); it is {type(thing).__name__}.",
         )
-    return found, sorted({path.resolve(), *map(_file_of, beside.values())})
+    return thing, sorted({path.resolve(), *map(_file_of, imported.values())})
 
 
-def _is_beside(name: str, module: Any, folder: Path) -> bool:
+def _is_local(name: str, module: Any, folder: Path) -> bool:
     return name != "__main__" and isinstance(module, ModuleType) and is_own(_file_of(module), folder)
 
 
@@ -101,7 +101,7 @@ def _file_of(module: ModuleType) -> Path:
 
 
 def _imported(section: TomlTable, path: Path) -> ModuleType:
-    """Return the module of a file, made anew."""
+    """Import a file as a new module."""
     spec = importlib.util.spec_from_file_location(f"_fmepy_case_{path.stem}", path)
     assert spec is not None, "its suffix is .py"
     assert spec.loader is not None
@@ -117,8 +117,8 @@ def _imported(section: TomlTable, path: Path) -> ModuleType:
             if Path(frame.filename) == path:
                 line = frame.lineno
         where = f"{path}:{line}" if line else str(path)
-        said = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
-        raise section.error("python", f"it cannot be imported: {where}: {said}") from None
+        text = f"{type(error).__name__}: {getattr(error, 'msg', None) or error}"
+        raise section.error("python", f"it cannot be imported: {where}: {text}") from None
     return module
 
 
@@ -128,7 +128,7 @@ OF_TABLES = ("weight", "scaleVar", "outside")
 
 @dataclass(frozen=True, eq=False)
 class WithFixed:
-    """A user's function of parameters, of which some are fixed; what it raises bears its file and line.
+    """A user's function with some parameters fixed; its errors name file and line.
 
     Attributes
     ----------
@@ -208,7 +208,7 @@ class TableCost:
         return modCost(table, self.obs, **self.words)
 
 
-def table_cost(case: Case, model: FunctionModel, obs: pd.DataFrame, words: Mapping[str, Any]) -> TableCost:
+def table_cost(case: Case, model: FunctionModel, obs: pd.DataFrame, arguments: Mapping[str, Any]) -> TableCost:
     """Return the cost of a function that is a model.
 
     Raises
@@ -216,15 +216,15 @@ def table_cost(case: Case, model: FunctionModel, obs: pd.DataFrame, words: Mappi
     ArgumentError
         With the line: the sections ``cost`` and ``data`` say what only models of fmepy can do.
     """
-    said = case.content["cost"]
-    wrong = [("cost", k) for k in said if k not in ("kind", *OF_TABLES)]
-    wrong += [("cost", "kind")] if said.get("kind", "simulation") != "simulation" else []
-    wrong += [("data", k) for k in ("entity", "censored") if k in words]
+    settings = case.content["cost"]
+    wrong = [("cost", k) for k in settings if k not in ("kind", *OF_TABLES)]
+    wrong += [("cost", "kind")] if settings.get("kind", "simulation") != "simulation" else []
+    wrong += [("data", k) for k in ("entity", "censored") if k in arguments]
     for place in wrong:
         raise case.section.error(
             place,
             f"`{place[1]}` is for a Model; {case.content['model']['python']!r} is a function, whose table is compared "
             f"as `modCost` does: [cost] may hold {', '.join(OF_TABLES)}.",
         )
-    how = {k: v for k, v in said.items() if k in OF_TABLES}
-    return TableCost(model, obs, {**how, **words})
+    keywords = {k: v for k, v in settings.items() if k in OF_TABLES}
+    return TableCost(model, obs, {**keywords, **arguments})

@@ -1,8 +1,8 @@
-"""Keys of a file: what each may hold, the check of what it does, the schema for editors.
+"""Keys of a file: what values they allow, the validation of these, and the schema for editors.
 
 The names and kinds of arguments of a function come from its signature and docstring.
 
-So a file can hold what the function takes, in its words, and nothing has to be said twice: the kind of a value is that
+So a file can hold what the function takes, under its own names, without repetition: the kind of a value is that
 of the annotation, or of the type in the docstring (``{"none", "std"}``: one of these; ``mapping``: a table;
 ``sequence``: a list); the sentence is the docstring's first.
 """
@@ -104,12 +104,12 @@ def arguments_of(function: Callable[..., Any], leave_out: Iterable[str], **other
     >>> arguments_of(f, ["model"], num={"least": 1})["weight"]
     Key(kinds=(<class 'str'>,), says='What residuals are divided by.', choices=('none', 'std'), ...)
     """
-    told, left = _told(inspect.getdoc(function) or ""), set(leave_out)
+    docs, omitted = _documented_parameters(inspect.getdoc(function) or ""), set(leave_out)
     keys = {}
     for name, parameter in inspect.signature(function).parameters.items():
-        if name in left or parameter.kind is parameter.VAR_KEYWORD:
+        if name in omitted or parameter.kind is parameter.VAR_KEYWORD:
             continue
-        kind, says = told.get(name, ("", ""))
+        kind, says = docs.get(name, ("", ""))
         annotation = str(parameter.annotation).removesuffix(" | None")
         choices = re.match(r"\{([^}]*)\}", kind)
         rest = kind[choices.end() :] if choices else kind
@@ -122,26 +122,26 @@ def arguments_of(function: Callable[..., Any], leave_out: Iterable[str], **other
     return keys
 
 
-def _told(doc: str) -> dict[str, tuple[str, str]]:
+def _documented_parameters(doc: str) -> dict[str, tuple[str, str]]:
     """Return type and first sentence of every parameter of a numpydoc docstring."""
-    found = re.search(r"^Parameters\n-+\n(.*?)(?=^[A-Z]\w*\n-{3,}|\Z)", doc, re.DOTALL | re.MULTILINE)
-    told = {}
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^[A-Z]\w*\n-{3,}|\Z)", doc, re.DOTALL | re.MULTILINE)
+    docs = {}
     for entry in re.finditer(
-        r"^(\w[\w, *]*?) ?: ?([^\n]+)\n((?:[ \t]+[^\n]*\n?|\n)*)", found[1] if found else "", re.M
+        r"^(\w[\w, *]*?) ?: ?([^\n]+)\n((?:[ \t]+[^\n]*\n?|\n)*)", section[1] if section else "", re.M
     ):
         text = " ".join(entry[3].split())
         first = re.split(r"(?<=[^.][a-z)`\"\]0-9])[.;] (?=[A-Z`\"])", text, maxsplit=1)[0]
         says = re.sub(r"`{1,2}", "", first)
         for name in entry[1].split(","):
-            told[name.strip(" *")] = (entry[2], says if not says or says.endswith(".") else f"{says}.")
-    return told
+            docs[name.strip(" *")] = (entry[2], says if not says or says.endswith(".") else f"{says}.")
+    return docs
 
 
 # --- what a file holds, checked
 
 
-def checked(section: TomlTable, keys: Mapping[str, Key]) -> dict[str, Any]:
-    """Return what a table holds, whole numbers and floats as its keys want them.
+def validate(section: TomlTable, keys: Mapping[str, Key]) -> dict[str, Any]:
+    """Validate a table; return its values, with numbers converted to the kinds of their keys.
 
     Raises
     ------
@@ -158,7 +158,7 @@ def checked(section: TomlTable, keys: Mapping[str, Key]) -> dict[str, Any]:
 
 
 def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
-    """Return a value that a key allows."""
+    """Return a value if its key allows it, converted to the kind of the key."""
     word = next(part for part in reversed(place) if isinstance(part, str))
     name = f"`{word}`"
     if float in key.kinds and type(value) is int:
@@ -166,9 +166,9 @@ def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
     if int in key.kinds and float not in key.kinds and type(value) is float and value.is_integer():
         value = int(value)
     if key.kinds and type(value) not in key.kinds:
-        wanted = " or ".join(KINDS[k][0] for k in key.kinds)
-        held = "hold" if isinstance(place[-1], int) else "be"
-        raise section.error(place, f"{name} must {held} {wanted}; got {shortened(value)}.")
+        kinds = " or ".join(KINDS[k][0] for k in key.kinds)
+        verb = "hold" if isinstance(place[-1], int) else "be"
+        raise section.error(place, f"{name} must {verb} {kinds}; got {shortened(value)}.")
     if isinstance(value, str) and key.choices and value not in key.choices:
         near = did_you_mean(value, key.choices)
         raise section.error(place, f"`{word}={value!r}` is not known. Choose one of {listed(key.choices, 20)}.{near}")
@@ -180,7 +180,7 @@ def _value(section: TomlTable, place: Place, value: Any, key: Key) -> Any:
         if isinstance(key.of, Key):
             return {k: _value(section, (*place, k), item, key.of) for k, item in value.items()}
         if key.of is not None:
-            return checked(section.inside(place, value), key.of)
+            return validate(section.inside(place, value), key.of)
     return value
 
 
@@ -194,12 +194,12 @@ def _check_limits(section: TomlTable, place: Place, name: str, value: float, key
 
 
 def check_kind(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind: str, called: str) -> None:
-    """Refuse what a section of one kind cannot hold; a key of other kinds is named with these."""
+    """Refuse keys that a section of this kind cannot hold, and name the kinds that can."""
     for name in section.data:
         if name not in kinds[kind]:
             others = [k for k, keys in kinds.items() if name in keys]
             raise section.error(name, f"`{name}` cannot be used with {called}; it belongs to {listed(others)}.")
-    checked(section, kinds[kind])
+    validate(section, kinds[kind])
 
 
 # --- the schema for editors
@@ -208,29 +208,29 @@ def check_kind(section: TomlTable, kinds: Mapping[str, Mapping[str, Key]], kind:
 def schema_of(keys: Mapping[str, Key]) -> dict[str, Any]:
     """Return the JSON schema of a table of keys."""
     required = [name for name, key in keys.items() if key.required]
-    found = {"type": "object", "properties": {name: _one(key) for name, key in keys.items()}}
-    return found | {"additionalProperties": False} | ({"required": required} if required else {})
+    schema = {"type": "object", "properties": {name: _one(key) for name, key in keys.items()}}
+    return schema | {"additionalProperties": False} | ({"required": required} if required else {})
 
 
 def _one(key: Key) -> dict[str, Any]:
     """Return the schema of one key: of its kind, or of any of its kinds."""
     kinds = [_of_kind(kind, key) for kind in key.kinds]
-    said = {"description": key.says} if key.says else {}
-    return said | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})
+    description = {"description": key.says} if key.says else {}
+    return description | (kinds[0] if len(kinds) == 1 else {"anyOf": kinds} if kinds else {})
 
 
 def _of_kind(kind: type, key: Key) -> dict[str, Any]:
-    found: dict[str, Any] = {"type": KINDS[kind][1]}
+    schema: dict[str, Any] = {"type": KINDS[kind][1]}
     if kind is str and key.choices:
-        found["enum"] = list(key.choices)
+        schema["enum"] = list(key.choices)
     if kind in (int, float):
         words = ("exclusiveMinimum", "exclusiveMaximum") if key.open else ("minimum", "maximum")
-        found |= {w: v for w, v in zip(words, (key.least, key.most), strict=True) if abs(v) != float("inf")}
+        schema |= {w: v for w, v in zip(words, (key.least, key.most), strict=True) if abs(v) != float("inf")}
     if kind is list and key.items is not None:
-        found["items"] = _one(key.items)
+        schema["items"] = _one(key.items)
     if kind is dict:
         if isinstance(key.of, Key):
-            found["additionalProperties"] = _one(key.of)
+            schema["additionalProperties"] = _one(key.of)
         elif key.of is not None:
-            found |= schema_of(key.of)
-    return found
+            schema |= schema_of(key.of)
+    return schema

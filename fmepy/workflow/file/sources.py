@@ -26,10 +26,10 @@ from fmepy.tables.sheet import Sheet
 from fmepy.tables.text_files import unreadable
 from fmepy.types import Vector
 from fmepy.workflow.file.case import Case, model_keys, model_kind
-from fmepy.workflow.file.observations import check_column, read_beside, read_times
+from fmepy.workflow.file.observations import check_column, read_table_file, read_times
 from fmepy.workflow.file.python_file import FunctionModel, read_python, split_name
-from fmepy.workflow.file.signatures import Key, checked
-from fmepy.workflow.file.toml import TomlTable, placed
+from fmepy.workflow.file.signatures import Key, validate
+from fmepy.workflow.file.toml import TomlTable, located
 
 _MOST_FILES = 10_000
 _MOST_ROWS = 10_000_000
@@ -75,32 +75,32 @@ def read_source(case: Case, *, python: bool, conditions: Sheet | None = None) ->
             raise section.error(
                 "python", f"`python` = {section.data['python']!r} runs Python, which --no-python forbids."
             )
-        return _of_python(case, section)
+        return _python_model(case, section)
     inputs, tables = _inputs(case)
     values = {p.name: p.start for p in case.parameters.values()}
     if conditions is not None:
-        values = _set_by(conditions, values) | values
+        values = _values_of_conditions(conditions, values) | values
     if kind == "modules":
         for name in inputs:
             raise case.section.error(name, f"`{name}` are for models of equations; modules read series from data.")
-        with placed(case.section, "model"):
+        with located(case.section, "model"):
             modular = read_modular(section, constants=values)
         return ModelSource(modular, None, _files_of(section, "modules", "data"), [])
-    with placed(case.section, "model", rows=tables[0] if "events" in inputs else None):
-        model = _of_equations(case, section, kind, inputs, values)
+    with located(case.section, "model", rows=tables[0] if "events" in inputs else None):
+        model = _equation_model(case, section, kind, inputs, values)
     return ModelSource(model, None, [t.path for t in tables], tables)
 
 
-def _set_by(conditions: Sheet, values: Mapping[str, float]) -> dict[str, float]:
-    """Return the first value of what conditions set: a number, or that of the parameter that is named.
+def _values_of_conditions(conditions: Sheet, values: Mapping[str, float]) -> dict[str, float]:
+    """Return the first value of each parameter that the conditions set: a number, or that of the parameter named.
 
     An empty cell means the model's own value, which a parameter that only the conditions set does not have.
     """
-    found: dict[str, float] = {}
+    first_values: dict[str, float] = {}
     frame = conditions.frame
-    rests = frame["start_from"].notna() if "start_from" in frame else pd.Series(False, index=frame.index)
+    starts_steady = frame["start_from"].notna() if "start_from" in frame else pd.Series(False, index=frame.index)
     for name, column in frame.iloc[:, 1:].items():
-        empty = column.isna() & ~rests
+        empty = column.isna() & ~starts_steady
         if name not in (*values, "start_from", "steady_before") and empty.any():
             row = int(empty.to_numpy().argmax())
             raise conditions.error(
@@ -110,72 +110,72 @@ def _set_by(conditions: Sheet, values: Mapping[str, float]) -> dict[str, float]:
             )
         numbers = [values.get(cell) if isinstance(cell, str) else float(cell) for cell in column]
         known = [x for x in numbers if x is not None and x == x]
-        found[str(name)] = known[0] if known else 1.0  # the cost refuses what is none of both
-    return found
+        first_values[str(name)] = known[0] if known else 1.0  # the cost refuses what is none of both
+    return first_values
 
 
-def _of_equations(
+def _equation_model(
     case: Case, section: TomlTable, kind: str, inputs: dict[str, Any], values: Mapping[str, float]
 ) -> Model:
-    """Return the model of equations; of the parameters it gets those whose names stand in it."""
-    words = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
-    if "times" in words:
-        words["times"] = _times_of(section)
+    """Return the model of equations, with those parameters whose names occur in it."""
+    arguments = {k: v for k, v in case.content["model"].items() if k not in ("equations", "kind")}
+    if "times" in arguments:
+        arguments["times"] = _times_of(section)
     if kind == "steady":
-        words.setdefault("state", None)
+        arguments.setdefault("state", None)
     if "events" in inputs and kind != "ode":
         raise case.section.error("events", f"a model of the kind {kind!r} has no events.")
     if inputs and kind == "steady":
         raise case.section.error("forcings", "a steady model has no forcings.")
     text = case.content["model"]["equations"]
-    read = words_in(text, words, inputs.get("events"))
+    read = names_in(text, arguments, inputs.get("events"))
     parms = {name: value for name, value in values.items() if name in read}
     make: Any = _CLASSES[kind]
     try:
-        model: Model = make(text, parms=parms, **words, **inputs)
+        model: Model = make(text, parms=parms, **arguments, **inputs)
     except ModelTextError:
-        make(text, parms=values, **words, **inputs)  # the nearest name may be one that stands in [parameters] alone
+        make(text, parms=values, **arguments, **inputs)  # the nearest name may be one of [parameters] alone
         raise
     return model
 
 
-def words_in(*given: Any) -> set[str]:
-    """Return the names that stand in texts, and in the texts inside tables and lists."""
-    found: set[str] = set()
-    for value in given:
+def names_in(*values: Any) -> set[str]:
+    """Return the names that occur in texts, and in the texts inside tables and lists."""
+    names: set[str] = set()
+    for value in values:
         if isinstance(value, str):
-            found.update(re.findall(r"[^\W\d]\w*", re.sub(r"#[^\n]*", "", value)))
+            names.update(re.findall(r"[^\W\d]\w*", re.sub(r"#[^\n]*", "", value)))
         elif isinstance(value, Mapping):
-            found |= words_in(*value.values())
+            names |= names_in(*value.values())
         elif isinstance(value, list):
-            found |= words_in(*value)
-    return found
+            names |= names_in(*value)
+    return names
 
 
-def _of_python(case: Case, section: TomlTable) -> ModelSource:
+def _python_model(case: Case, section: TomlTable) -> ModelSource:
     for name in ("events", "forcings"):
         if name in case.content:
             raise case.section.error(name, f"`{name}` are for models of equations; a model of Python has its own.")
-    found, files = read_python(section)
+    thing, files = read_python(section)
     files += _files_of(section, "inputs")
-    if not isinstance(found, Model):
-        if isinstance(found, type):
+    if not isinstance(thing, Model):
+        if isinstance(thing, type):
             raise section.error("python", f"{section.data['python']!r} is a class; name a model made of it.")
-        if not isinstance(found, Cost) and "cost" in case.content:
+        if not isinstance(thing, Cost) and "cost" in case.content:
             starts = {p.name: p.start for p in case.parameters.values()}
-            return ModelSource(FunctionModel(found, starts, split_name(section)[0].parent), None, files, [])
+            return ModelSource(FunctionModel(thing, starts, split_name(section)[0].parent), None, files, [])
         for name in [k for k in ("cost", "conditions") if k in case.content]:
             raise case.section.error(name, f"{section.data['python']!r} is a cost, not a model: [{name}] is for "
                                      "models. Its Python file says what it is compared with.")  # fmt: skip
-        return ModelSource(getattr(found, "model", None), found, files, [])
-    known = [str(n) for n in found.parms.index]
+        return ModelSource(getattr(thing, "model", None), thing, files, [])
+    known = [str(n) for n in thing.parms.index]
     values = {p.name: p.start for p in case.parameters.values() if p.name in known}
-    with placed(case.section, "model", "parameters"):
-        return ModelSource(found.replace(parms=values) if values else found, None, files, [])
+    with located(case.section, "model", "parameters"):
+        return ModelSource(thing.replace(parms=values) if values else thing, None, files, [])
 
 
 def _inputs(case: Case) -> tuple[dict[str, Any], list[Sheet]]:
-    """Return events and forcings, as models take them, and their tables, that of the events first."""
+    """Return events and forcings as models take them, and their tables (events first)."""
     section, tables = case.section, []
     inputs: dict[str, Any] = {}
     if "events" in section.data:
@@ -191,16 +191,16 @@ def _inputs(case: Case) -> tuple[dict[str, Any], list[Sheet]]:
 
 
 def read_rows(section: TomlTable, key: str) -> Sheet:
-    """Return a table that is given in place, whose rows have the lines of the TOML file, or by a file."""
-    given = section.data[key]
-    if not isinstance(given, list):
-        return read_beside(section, (key, "file"), given["file"])
-    for i, row in enumerate(given):
+    """Return a table written in the TOML file, with the lines of its rows, or read from the file it names."""
+    rows = section.data[key]
+    if not isinstance(rows, list):
+        return read_table_file(section, (key, "file"), rows["file"])
+    for i, row in enumerate(rows):
         for name, value in row.items():
             if not isinstance(value, (int, float, str)):
                 raise section.error((key, i, name), f"`{name}` must be a number or a text; got {value!r}.")
-    lines = [section.line((key, i)) for i in range(len(given))]
-    return Sheet(str(section.file), key, pd.DataFrame(given, index=lines, dtype=object), section.line((key,)))
+    lines = [section.line((key, i)) for i in range(len(rows))]
+    return Sheet(str(section.file), key, pd.DataFrame(rows, index=lines, dtype=object), section.line((key,)))
 
 
 def rows_of(table: Sheet) -> list[dict[str, Any]]:
@@ -211,31 +211,31 @@ def rows_of(table: Sheet) -> list[dict[str, Any]]:
 
 def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
     """Return the table of a forcing: numbers in the columns time and value, dates counted, and its entities if any."""
-    given, columns, names = section.data, ("time", "value"), ("x", "y")
-    if "file" in given:
+    settings, columns, names = section.data, ("time", "value"), ("x", "y")
+    if "file" in settings:
         wrong, why = columns, "has a file; `{}` is for one that is given in place."
     else:
         wrong, why = names, "has no file, of which `{}` names a column."
     for key in wrong:
-        if key in given:
+        if key in settings:
             raise section.error(key, f"the forcing {name!r} {why.format(key)}")
-    if "file" not in given:
-        if missing := [key for key in columns if key not in given]:
+    if "file" not in settings:
+        if missing := [key for key in columns if key not in settings]:
             raise section.error((), f"the forcing {name!r} needs `file`, or `time` and `value`; `{missing[0]}` is "
                                 "missing.")  # fmt: skip
-        n, m = (len(given[key]) for key in columns)
+        n, m = (len(settings[key]) for key in columns)
         if n != m:
             raise section.error("value", f"the forcing {name!r} has {n} times and {m} values.")
         lines = [section.line(("time", i)) for i in range(n)]
-        return Sheet(str(section.file), name, pd.DataFrame({k: given[k] for k in columns}, lines), section.line(()))
-    table = read_beside(section, "file", given["file"])
-    x, y = given.get("x", "time"), given.get("y", "value")
+        return Sheet(str(section.file), name, pd.DataFrame({k: settings[k] for k in columns}, lines), section.line(()))
+    table = read_table_file(section, "file", settings["file"])
+    x, y = settings.get("x", "time"), settings.get("y", "value")
     for key, column in zip(names, (x, y), strict=True):
-        if key in given:
+        if key in settings:
             check_column(table, column, section, key)
         elif column not in table.frame.columns:
             raise table.error(f"there is no column {column!r}; name the columns of times and values of the forcing "
-                              f"{name!r}: {{ file = {given['file']!r}, x = \"...\", y = \"...\" }}. There are "
+                              f"{name!r}: {{ file = {settings['file']!r}, x = \"...\", y = \"...\" }}. There are "
                               f"{listed(table.frame.columns)}.")  # fmt: skip
     if table.holds_dates(x) and "origin" not in case.content.get("data", {}):
         raise section.error(
@@ -246,7 +246,7 @@ def _forcing_table(case: Case, section: TomlTable, name: str) -> Sheet:
         "value": table.numbers(y, missing=False),
     }
     others = table.frame.drop(columns=[x, y])
-    if {*names} & {*given}:  # a table of several forcings
+    if {*names} & {*settings}:  # a table of several forcings
         others = others.loc[:, others.columns == case.content.get("data", {}).get("entity")]
     return replace(table, frame=others.assign(**numbers))
 
@@ -263,9 +263,9 @@ def _files_of(section: TomlTable, *keys: str) -> list[Path]:
     files: list[Path] = []
     for key in keys:
         for i, name in enumerate(section.texts(key)):
-            path = section.beside(name)
-            found = islice((p for p in path.rglob("*") if p.is_file()), _MOST_FILES + 1) if path.is_dir() else [path]
-            files += sorted(found)
+            path = section.path_of(name)
+            inside = islice((p for p in path.rglob("*") if p.is_file()), _MOST_FILES + 1) if path.is_dir() else [path]
+            files += sorted(inside)
             if len(files) > _MOST_FILES:
                 raise section.error(
                     (key, i), f"{str(path)!r} holds more than {_MOST_FILES} files; name those it takes."
@@ -302,17 +302,17 @@ def read_modular(
         With the file and the line of the key.
     """
     known = model_keys()["modules"]
-    said = checked(section, {**known, "parameters": Key((dict,), of=Key((float, list)))})
-    words = {key: value for key, value in said.items() if key in known and key not in ("modules", "data")}
-    words |= {"strict": strict or words.get("strict", False)}
-    words |= {"outputs": section.texts("outputs")} if "outputs" in words else {}
+    settings = validate(section, {**known, "parameters": Key((dict,), of=Key((float, list)))})
+    arguments = {key: value for key, value in settings.items() if key in known and key not in ("modules", "data")}
+    arguments |= {"strict": strict or arguments.get("strict", False)}
+    arguments |= {"outputs": section.texts("outputs")} if "outputs" in arguments else {}
     modules, data = _read_modules(section), _read_database(section)
     read = {name for module in modules for name in module.reads}
     data = data.with_constants({k: v for k, v in (constants or {}).items() if k.partition("[")[0] in read})
     try:
-        return ModularModel(modules, data, **{**words, "times": _times_of(section)})
+        return ModularModel(modules, data, **{**arguments, "times": _times_of(section)})
     except FmepyError as error:  # the line of the key, where the message is about one
-        about = next((k for k in words if f"`{k}" in str(error).split(":")[0]), "")
+        about = next((k for k in arguments if f"`{k}" in str(error).split(":")[0]), "")
         if about not in section.data:
             raise
         raise section.error(about, str(error)) from error
@@ -323,44 +323,44 @@ def _read_modules(section: TomlTable) -> list[Module]:
     names = section.texts("modules")
     if not names:
         raise section.error("modules", "`modules` names no file.")
-    found = []
+    modules = []
     for i, name in enumerate(names):
-        path = section.beside(name)
+        path = section.path_of(name)
         try:
-            found += read_modules(path) if path.is_dir() else [read_module_file(path)]
+            modules += read_modules(path) if path.is_dir() else [read_module_file(path)]
         except ArgumentError as error:
             if path.exists():
                 raise
             raise section.error(("modules", i), str(error)) from None
-    return found
+    return modules
 
 
 def _read_database(section: TomlTable) -> Database:
     """Return the data base of the keys ``data`` and ``parameters``."""
     names, parameters = section.texts("data"), section.table("parameters")
     try:
-        found = Database(*(str(section.beside(name)) for name in names))
+        database = Database(*(str(section.path_of(name)) for name in names))
     except ArgumentError as error:
         for i, name in enumerate(names):
-            if not section.beside(name).exists():
+            if not section.path_of(name).exists():
                 raise section.error(("data", i), str(error)) from None
         raise
     for key, value in parameters.data.items():
         try:
-            found = found.with_constants({key: value})
+            database = database.with_constants({key: value})
         except ArgumentError as error:
             raise parameters.error(key, str(error)) from None
-    return found
+    return database
 
 
 def _times_of(section: TomlTable) -> Vector:
-    """Return the times of the rows, checked: a list as it stands, or start, start + step, ... to stop."""
-    given = section.data["times"]
-    if isinstance(given, list):
-        return np.array(given, dtype=np.float64)
-    start, stop, step = numbers = [float(given[key]) for key in ("start", "stop", "step")]
+    """Return the checked times of the rows: the list, or start, start + step, ... to stop."""
+    times = section.data["times"]
+    if isinstance(times, list):
+        return np.array(times, dtype=np.float64)
+    start, stop, step = numbers = [float(times[key]) for key in ("start", "stop", "step")]
     if not np.isfinite(numbers).all() or step <= 0 or stop < start:
-        raise section.error("times", f"`times` must go from start up to stop by a positive step; got {given}.")
+        raise section.error("times", f"`times` must go from start up to stop by a positive step; got {times}.")
     rows = (stop - start) / step
     if rows > _MOST_ROWS:
         raise section.error("times", f"`times` asks for {rows:.0f} rows; at most {_MOST_ROWS} are possible.")

@@ -1,4 +1,4 @@
-"""A TOML file that knows the line of each of its keys, so that every message about it can name the place.
+"""A TOML file with the line of each key, so that every message can name the line.
 
 The standard library's ``tomllib`` reads the file and keeps no positions; a scanner over the same text, which is known
 to be valid by then, finds the lines.
@@ -70,11 +70,11 @@ class TomlTable:
         try:
             data, scanner = tomllib.loads(text), _Scanner(text)
         except tomllib.TOMLDecodeError as error:
-            said = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
-            line = (said and said[2]) or str(text.count("\n") + 1)
+            match = re.fullmatch(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", str(error), re.DOTALL)
+            line = (match and match[2]) or str(text.count("\n") + 1)
             if re.match("Cannot|Duplicate", str(error)) and (twice := _Scanner(text).twice):
                 raise ArgumentError(f"{path}:{twice}") from None
-            raise ArgumentError(f"{path}:{line}: this is no TOML: {said[1] if said else error}.") from None
+            raise ArgumentError(f"{path}:{line}: this is no TOML: {match[1] if match else error}.") from None
         except (RecursionError, MemoryError, ValueError) as error:  # ValueError: a number of thousands of digits
             why = error if isinstance(error, ValueError) else "brackets are nested too deeply, or a text is too long"
             raise ArgumentError(f"{path}: this cannot be read: {why}.") from None
@@ -126,18 +126,18 @@ class TomlTable:
         return self.inside(key, self.data.get(key, {}))
 
     def inside(self, key: str | int | Place, data: dict[str, Any]) -> TomlTable:
-        """Return a table that stands at a key, or deeper."""
+        """Return the table at a key, or at a deeper place."""
         return TomlTable(self.file, data, self._scanner, (*self._path, *(key if isinstance(key, tuple) else (key,))))
 
-    def beside(self, text: str) -> Path:
-        """Return a path of the file, which counts from where the file is."""
+    def path_of(self, text: str) -> Path:
+        """Return a path relative to the folder of the file."""
         return self.file.parent / Path(text).expanduser()
 
 
 class _Scanner:
     """Finds the line of every key of a valid TOML text, and that in which a text of several lines begins.
 
-    Where a key stands twice it ends there, and `twice` says which.
+    Where a key occurs twice it ends there, and `twice` names the key.
     """
 
     def __init__(self, text: str) -> None:
@@ -190,7 +190,7 @@ class _Scanner:
         return path
 
     def _pair(self, table: Place, parts: Sequence[str], line: int) -> Place:
-        """Note a key, and the tables that it names on the way, and return the place of its value."""
+        """Record a key, and the tables on its path, and return the place of its value."""
         path, inside = (*table, *parts), ".".join(part for part in table if isinstance(part, str))
         for n in range(len(table) + 1, len(path)):
             self.lines.setdefault(path[:n], line)
@@ -198,7 +198,7 @@ class _Scanner:
         return path
 
     def _define(self, path: Place, line: int, what: str) -> None:
-        """Note where what has this path stands, or that it is here for the second time."""
+        """Record the line of a path, or that the path occurs for the second time."""
         first = self.lines.setdefault(path, line)
         if first != line or path in self._defined:
             self.twice = self.twice or (
@@ -210,14 +210,14 @@ class _Scanner:
 
 def _parts(text: str) -> list[str]:
     """Return the names that a key or a header, itself a TOML text, is made of."""
-    found, parts = tomllib.loads(text), list[str]()
-    while isinstance(found, dict) and found:
-        (part, found), *_ = found.items()
+    table, parts = tomllib.loads(text), list[str]()
+    while isinstance(table, dict) and table:
+        (part, table), *_ = table.items()
         parts.append(part)
     return parts
 
 
-# --- errors of the package, told as mistakes of a file: with its line, in its words
+# --- errors of the package as errors of a file: with its line, under its names
 
 _WORDS = (
     (r"`parms`", "[parameters]"),
@@ -232,8 +232,8 @@ _WORDS = (
 
 
 @contextmanager
-def placed(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[None]:
-    """Raise errors of what is done inside as errors of the file: at the line of the argument that they speak of.
+def located(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[None]:
+    """Re-raise errors as errors of the file, with the line of the argument that they are about.
 
     Parameters
     ----------
@@ -243,17 +243,17 @@ def placed(section: TomlTable, *tables: str, **files: Sheet | None) -> Iterator[
         The sections in which arguments stand, those that come first are looked at first; the first is where an error
         that speaks of none belongs.
     **files : Sheet, optional
-        See `placed_error`.
+        See `located_error`.
     """
     try:
         yield
     except ArgumentError as error:
-        raise placed_error(section, tables, error, **files) from error
+        raise located_error(section, tables, error, **files) from error
     except FmepyError as error:  # a model that cannot be run at its start, where that is tried
         raise section.error(tables[0], str(error)) from error
 
 
-def placed_error(
+def located_error(
     section: TomlTable,
     tables: Sequence[str],
     error: ArgumentError,
@@ -261,7 +261,7 @@ def placed_error(
     rows: Sheet | None = None,
     conditions: Sheet | None = None,
 ) -> ArgumentError:
-    """Return an error of the package as one of the file.
+    """Return an error of the package as an error of the file, with its line.
 
     `data` is the file whose rows errors speak of by their labels, `rows` by their positions (events), `conditions` by
     the entity.
@@ -271,12 +271,12 @@ def placed_error(
         return error
     at_row = re.search(r"\brow (\d+)", text)
     place = _place(section, tables, error)
-    said = re.match(r"line (\d+): ", text)
+    at_line = re.match(r"line (\d+): ", text)
     for word, ours in _WORDS:
         text = re.sub(word, ours, text)
-    if isinstance(error, ModelTextError) and said and place == ("model", "equations"):
-        line = section.line(place, int(said[1]))
-        return ArgumentError(f"{section.file}:{line}: {text[said.end() :]}")
+    if isinstance(error, ModelTextError) and at_line and place == ("model", "equations"):
+        line = section.line(place, int(at_line[1]))
+        return ArgumentError(f"{section.file}:{line}: {text[at_line.end() :]}")
     if at_row and data is not None and int(at_row[1]) in data.frame.index:
         return data.error(text.replace(at_row[0], f"line {at_row[1]}"), int(at_row[1]))
     at_event = re.match(r"`events`, row (\d+): |`events\[(\d+)\]", text)
@@ -290,14 +290,14 @@ def placed_error(
 
 
 def _line_of_entity(text: str, conditions: Sheet) -> int | None:
-    """Return the line of the entity that an error speaks of, the last where there are several; None of none."""
+    """Return the line of the entity that an error names, the last of several; None without one."""
     named = re.search(r"\b(?:entity|no data of) '([^']*)'", text)
     lines = zip(conditions.lines, conditions.frame.iloc[:, 0], strict=True)
     return next((line for line, label in [*lines][::-1] if named and entity_text(label) == named[1]), None)
 
 
 def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> Place:
-    """Return the key that an error speaks of, the deepest that there is."""
+    """Return the deepest key that an error is about."""
     text = str(error)
     if isinstance(error, ModelTextError) and re.match(r"line \d+: ", text):
         return ("model", "equations")
@@ -311,9 +311,9 @@ def _place(section: TomlTable, tables: Sequence[str], error: ArgumentError) -> P
         if isinstance(section.data.get(name), (dict, list)):
             return _deepest((name,), section.data[name], inside)
         for table in tables:
-            held = section.data.get(table)
-            if isinstance(held, dict) and name in held:
-                return _deepest((table, name), held[name], inside)
+            content = section.data.get(table)
+            if isinstance(content, dict) and name in content:
+                return _deepest((table, name), content[name], inside)
     return (tables[0],)
 
 

@@ -1,14 +1,10 @@
-"""What the sections of the report are written from: the task, the results, and what follows from both.
-
-That is, above all, where model and data agree and where they do not: deviations reading by reading, and what they say
-together.
-"""
+"""What the sections of the report are made of: the task, the results, and how far model and data agree."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -18,7 +14,7 @@ import pandas as pd
 from fmepy.fitting.curves import FittedPanel
 from fmepy.fitting.result import ModFit
 from fmepy.tables.sheet import calendar_of, time_text
-from fmepy.types import Vector
+from fmepy.types import Axes, Vector
 from fmepy.workflow.report.pictures import Pictures, drawn_each
 from fmepy.workflow.report.tables import Table, table_of
 from fmepy.workflow.report.words import number, short
@@ -26,9 +22,9 @@ from fmepy.workflow.steps.base import FITS, CalibrationTask, best_fit
 from fmepy.workflow.steps.scale import natural, natural_fit
 
 SUSPICIOUS = 3.0
-"""Standard deviations from which a reading is told."""
-_FEWEST = 8  # readings of which something can be said together
-_PATTERN = 2.5  # standard errors of a correlation of neighbours that is told
+"""Standard deviations beyond which a reading is suspicious."""
+_FEWEST = 8  # readings from which a pattern can be judged
+_PATTERN = 2.5  # standard errors beyond which a correlation of neighbours is a pattern
 _RARE, _NOTED = 0.01, 0.05  # probability of the runs of signs below which the misfit has a pattern, and is noted
 _AT_END = 4  # readings of one sign at the end that are noted, whatever their probability
 _FOLLOWS = 0.5
@@ -36,7 +32,7 @@ _FOLLOWS = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Findings:
-    """A calibration as the report tells it.
+    """A calibration as the report presents it.
 
     Attributes
     ----------
@@ -48,8 +44,8 @@ class Findings:
     tables : mapping of str to DataFrame
         What is written, by the name of the file.
     doubts : list of (str, str)
-        What sections found that speaks against relying on the results, in a sentence, with the section's name; the
-        first section of the page tells it.
+        Reasons against relying on the results: the name of a section, and its sentence, which the first section of
+        the page repeats.
     """
 
     task: CalibrationTask
@@ -60,22 +56,22 @@ class Findings:
 
     @cached_property
     def fit(self) -> ModFit | None:
-        """The fit, the better one of several, of those that count if any does; None where nothing was fitted."""
+        """The best fit, of those that did not fail if there is one; None where nothing was fitted."""
         fits = {name: self.results[name] for name in FITS if self.results.get(name) is not None}
         counting = {name: fit for name, fit in fits.items() if not self.has_failed(name)}
         return best_fit(counting or fits) if fits else None
 
     @property
     def steps(self) -> Mapping[str, Mapping[str, Any]]:
-        """What the record says of each step."""
+        """The records of the steps."""
         return self.record.get("steps") or {}
 
     def step(self, name: str) -> Mapping[str, Any]:
-        """Return what the record says of a step."""
+        """Return the record of a step."""
         return self.steps.get(name) or {}
 
     def has_failed(self, name: str) -> bool:
-        """Tell whether a step failed, though it may have a result that tells why."""
+        """Tell whether a step failed; it may have a result all the same."""
         return self.step(name).get("state") == "failed"
 
     @property
@@ -114,29 +110,56 @@ class Findings:
         return table_of(None if frame is None else self.with_dates(frame, *times), caption, file=file, **how)
 
     def add_units(self, table: pd.DataFrame, at: int | None = None) -> None:
-        """Give a table of parameters a column of their units, where there are any; without `at` the last one."""
+        """Insert a column of units into a table of parameters if there are any, at the end without `at`."""
         units = [self.of_parameter("unit", str(name)) for name in table["parameter"]]
         if any(units):
             table.insert(len(table.columns) if at is None else at, "unit", units)
 
     def label(self, name: str) -> str:
-        """Return a parameter's name with its unit, as an axis bears it."""
+        """Return a parameter's name with its unit, for an axis."""
         unit = self.of_parameter("unit", name)
         return f"{short(name, 28)}, {short(unit, 20)}" if unit else name
 
     @cached_property
     def numbered(self) -> pd.DataFrame | None:
-        """Time and experiment of every reading, of a model that numbers its readings (PEtab); None of others."""
-        found: pd.DataFrame | None = getattr(self.task.model, "readings", None)
-        return found
+        """Variable, time, experiment and curve of every reading, of a model that numbers them (PEtab); None of others.
 
-    def over_time(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return readings with their times and experiments in x and entity, where x numbers them."""
+        A curve is an experiment, or one of its series where the readings of a variable are in several.
+        """
+        readings: pd.DataFrame | None = getattr(self.task.model, "readings", None)
+        if readings is None:
+            return None
+        is_split = readings.groupby(["experiment", "variable"])["series"].nunique().max() > 1
+        return readings.assign(curve=readings["experiment"] + (", " + readings["series"] if is_split else ""))
+
+    def over_time(self, table: pd.DataFrame, by: str = "experiment") -> pd.DataFrame:
+        """Return readings with their times and experiments (or curves) in x and entity, where x numbers them."""
         if self.numbered is None:
             return table
         of = self.numbered.loc[table["x"].astype(int)]
-        several = self.numbered["experiment"].nunique() > 1
-        return table.assign(x=of["time"].to_numpy(), entity=of["experiment"].to_numpy() if several else None)
+        several = self.numbered[by].nunique() > 1
+        return table.assign(x=of["time"].to_numpy(), entity=of[by].to_numpy() if several else None)
+
+    def by_curve(self, parts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return summaries of runs over time, one a curve where x numbers the readings; others as they are."""
+        if self.numbered is None:
+            return dict(parts)
+        (part,) = parts.values()
+        of = self.numbered["variable"].loc[part.frame["x"].astype(int)].to_numpy()
+        frame = self.over_time(part.frame[part.frame["var"] == of], "curve")
+        frame = frame.drop_duplicates(frame.columns.intersection(["scenario", "entity", "x", "var"]))
+        curves = frame.sort_values("x", kind="stable").groupby(frame["entity"].fillna(""), sort=False)
+        return {label: replace(part, frame=own.drop(columns="entity"), x_name="time") for label, own in curves}
+
+    def draw_summary(self, ax: Axes, part: Any, name: str, **words: Any) -> None:
+        """Draw one variable of a summary of runs; readings at rest stand behind the others."""
+        from fmepy.plotting.petab import mark_rest, times_behind
+
+        frame = part.frame[part.frame["var"] == name]
+        if self.numbered is not None:
+            part = replace(part, frame=frame.assign(x=times_behind(frame["x"])))
+        part.plot(which=[name], axes=[ax], **words)
+        mark_rest(ax, frame["x"])
 
     @property
     def entity_name(self) -> str:
@@ -164,26 +187,24 @@ class Findings:
         if self.numbered is not None:
             return "time"
         comparison = getattr(self.task.cost, "comparison", None)
-        given = getattr(comparison, "x_name", None) or getattr(self.task.cost, "x", None)
-        if given:
-            return str(given)
-        return self.filtered.xlabel if self.filtered is not None else "x"
+        of_cost = getattr(comparison, "x_name", None) or getattr(self.task.cost, "x", None)
+        return str(of_cost or getattr(self.filtered, "xlabel", "x"))
 
     @cached_property
     def calendar(self) -> Any:
-        """What times count from where the data have dates, see `fmepy.tables.sheet.with_times`; else None."""
+        """The calendar of the times if the data have dates, see `fmepy.tables.sheet.with_times`; else None."""
         return calendar_of(self.task.cost) or self.task.data.attrs.get("calendar")  # a function's cost has none
 
     def time_of(self, time: float) -> str:
-        """Return a time as a reader wants it: as the date that it is, where the data have dates."""
+        """Return the text of a time: a date if the data have dates."""
         if self.calendar is None or not np.isfinite(time):
             return number(time, 7)
         return time_text(time, self.calendar)
 
     def with_dates(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-        """Return a table whose times, in those of these columns that it has, are dates where the data have dates."""
-        there = [name for name in columns if name in table and self.calendar is not None]
-        return table.assign(**{name: table[name].map(self.time_of) for name in there})
+        """Return a table with the times in these columns as dates, if the data have dates."""
+        dated = [name for name in columns if name in table and self.calendar is not None]
+        return table.assign(**{name: table[name].map(self.time_of) for name in dated})
 
     @property
     def x_label(self) -> str:
@@ -193,7 +214,7 @@ class Findings:
         return self.x_name if is_there or not unit else f"{self.x_name}, {unit}"
 
     def label_x(self, ax: Any, _: int = 0) -> None:
-        """Give a panel the independent variable with its unit or dates below, or beside it where it goes down."""
+        """Label the axis of x with unit or dates: the horizontal one, or the vertical one where x goes down."""
         from fmepy.plotting.ticks import date_ticks
 
         if self.numbered is not None and ax.get_xlabel() == self.task.model.x_name:
@@ -207,7 +228,7 @@ class Findings:
 
     @cached_property
     def panels(self) -> Sequence[FittedPanel]:
-        """The data with the fitted curves and their bands; of a function of the user's without bands."""
+        """The data with the fitted curves and their bands; without bands for a user's function."""
         if self.fit is None or self.numbered is not None:
             return []
         return natural_fit(self.task, self.fit).fitted_panels() or self._read_panels()
@@ -227,9 +248,9 @@ class Findings:
 
     @cached_property
     def filtered(self) -> Any:
-        """The filter at the fit, of costs that have one; None of others, and where it cannot be run.
+        """The filter at the fit; None for costs without one, and where it cannot be run.
 
-        It is run anew, for a result that was kept in a file holds numbers only.
+        It is run again, for a result that was loaded from a file holds numbers only.
         """
         done = self.results.get("filter")
         if not hasattr(self.task.cost, "filter"):
@@ -241,7 +262,7 @@ class Findings:
 
     @cached_property
     def filter_summary(self) -> Any:
-        """What the tests of the filter at the fit say; None of costs without a filter."""
+        """The summary of the filter at the fit; None for costs without a filter."""
         flt = self.filtered
         return None if flt is None else flt.summary([k for k in self.par if k in flt.parms.index])
 
@@ -286,9 +307,9 @@ class Agreement:
         return rows.iloc[np.argsort(-rows["z"].abs().to_numpy(), kind="stable")]
 
 
-def agreement_of(found: Findings) -> Agreement | None:
+def agreement_of(findings: Findings) -> Agreement | None:
     """Return the deviations at the fit; None of costs that have no residuals of single readings."""
-    fit = found.fit
+    fit = findings.fit
     table = getattr(None if fit is None else fit.cost, "residuals", None)
     if fit is None or not isinstance(table, pd.DataFrame) or not {"name", "obs", "mod", "res"} <= set(table.columns):
         return None
@@ -296,9 +317,9 @@ def agreement_of(found: Findings) -> Agreement | None:
     table = table[~is_beyond]
     rows = pd.DataFrame({k: table[k].to_numpy() for k in ("name", "x", "obs", "mod")})
     rows["entity"] = [str(e) for e in table["entity"]] if "entity" in table else None
-    rows = found.over_time(rows)
+    rows = findings.over_time(rows)
     rows["x"] = rows["x"].fillna(0.0) if rows["x"].isna().all() else rows["x"]
-    cost = found.task.cost
+    cost = findings.task.cost
     given = bool(getattr(fit.cost, "is_likelihood", False)) or getattr(cost, "err", None) is not None
     z = table["res"].to_numpy(dtype=float, copy=True)
     if not given:
@@ -312,19 +333,19 @@ def agreement_of(found: Findings) -> Agreement | None:
 
 
 def _deleted(gaps: Vector, df: float) -> Vector:
-    """Return deviations in units of the spread of the others: of few readings one wrong one would hide in its own."""
+    """Return each deviation in units of the spread of the others, so that an outlier among few is not hidden."""
     squares = float(gaps @ gaps)
     rest = np.maximum(squares - gaps**2, 1e-12 * squares)
     return gaps * np.sqrt(max(df - 1, 1.0) / rest) if squares > 0 else gaps
 
 
-def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
-    """Return what the words on agreement need: each variable, the readings far off, tables and pictures."""
+def agreement_facts(findings: Findings, agreement: Agreement) -> dict[str, Any]:
+    """Return the facts of the section on agreement: variables, suspicious readings, tables and pictures."""
     rows, suspicious = agreement.rows, agreement.suspicious
     variables = [_of_variable(str(name), own, agreement) for name, own in rows.groupby("name", sort=False)]
     compared = " (as compared)" if agreement.kinds else ""
     heads = {
-        "name": "variable", "entity": found.entity_name, "x": found.x_name, "obs": f"read{compared}",
+        "name": "variable", "entity": findings.entity_name, "x": findings.x_name, "obs": f"read{compared}",
         "mod": f"model{compared}", "z": "deviation, sd",
     }  # fmt: skip
     if suspicious["entity"].isna().all():
@@ -333,13 +354,13 @@ def agreement_facts(found: Findings, agreement: Agreement) -> dict[str, Any]:
         "variables": variables, "given": agreement.given, "n": len(rows), "far": len(suspicious),
         "beyond": agreement.n_beyond, "by_chance": _chance_of(rows["z"].abs().to_numpy(), len(suspicious)),
         "table": pd.DataFrame([v["row"] for v in variables]), "heads": heads,
-        "suspicious": found.with_dates(suspicious[list(heads)], "x"),
-        "pictures": partial(residual_pictures, found, agreement),
+        "suspicious": findings.with_dates(suspicious[list(heads)], "x"),
+        "pictures": partial(residual_pictures, findings, agreement),
     }  # fmt: skip
 
 
 def _chance_of(sizes: Vector, far: int) -> float:
-    """Return how likely normal errors have so many readings beyond three sds, or one as far as the farthest."""
+    """Return the probability of so many normal errors beyond three sds, or of one as far as the farthest."""
     from scipy.stats import binom, norm
 
     n, farthest = len(sizes), float(np.nanmax(sizes, initial=0.0))
@@ -347,7 +368,7 @@ def _chance_of(sizes: Vector, far: int) -> float:
 
 
 def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str, Any]:
-    """Return a row of the table, and what is worth a sentence."""
+    """Return the row of a variable in the table, and the facts of its sentences."""
     n, gap = len(own), (own["obs"] - own["mod"]).to_numpy(dtype=float)
     spread = float(np.sum((own["obs"] - own["obs"].mean()) ** 2))
     explained = 1 - float(np.sum(gap**2)) / spread if spread > 0 else np.nan
@@ -373,7 +394,7 @@ def _of_variable(name: str, own: pd.DataFrame, agreement: Agreement) -> dict[str
 
 
 def _neighbours(own: pd.DataFrame) -> tuple[float, float]:
-    """Return the correlation of successive deviations, and beyond what it is more than chance."""
+    """Return the correlation of successive deviations, and the limit beyond which it is more than chance."""
     pairs, squares, n = 0.0, 0.0, 0
     for series in _series(own):
         z = series["z"].to_numpy(dtype=float)
@@ -388,7 +409,7 @@ def _series(own: pd.DataFrame) -> list[pd.DataFrame]:
 
 @dataclass(frozen=True)
 class RunsOfSigns:
-    """Runs of successive deviations of one sign, and how probable they are of independent signs.
+    """Runs of successive deviations of one sign, and their probability under independent signs.
 
     Attributes
     ----------
@@ -401,9 +422,8 @@ class RunsOfSigns:
         Readings in the longest run; `p_long` of one as long or longer, both signs being equally probable.
     p_long : float
     at_end : int
-        Readings in the last run, of a single series; 0 of several.
+        Readings in the last run, of a single series; 0 of several; its `sign` is "positive" or "negative".
     sign : str
-        "positive" or "negative", of the last run.
     n : int
     """
 
@@ -450,7 +470,7 @@ def _all_shorter(n: int, length: int) -> float:
     return 2 * share[n] if n else 1.0
 
 
-def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pictures:
+def residual_pictures(findings: Findings, agreement: Agreement, **words: Any) -> Pictures:
     """Return the deviations of each variable over x, those beyond three sds ringed."""
     from fmepy.plotting.axes import MOST_NAMED, add_legend, color
     from fmepy.plotting.petab import mark_rest, times_behind
@@ -472,7 +492,7 @@ def residual_pictures(found: Findings, agreement: Agreement, **words: Any) -> Pi
             top = max(SUSPICIOUS + 0.6, 1.1 * float(own["z"].abs().max()))
             ax.set(ylabel="deviation, sd", ylim=(-top, top))
             mark_rest(ax, rows["x"])
-            found.label_x(ax)
+            findings.label_x(ax)
             ax.set_title(name, fontsize="medium")
             if ax is axes[0] and 1 < own["entity"].nunique() <= MOST_NAMED:
                 add_legend(ax, "above")

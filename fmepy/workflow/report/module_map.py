@@ -41,8 +41,8 @@ def map_page(model: ModularModel, title: str) -> str:
     except FmepyError as error:
         last, why = {}, str(error)
     if len(system.modules) <= _MOST_DRAWN:
-        told = "modules as boxes, variables that link them as arrows"
-        picture = drawn(lambda axes: model.plot_map(ax=axes[0]), [told], size=(8.6, 7.4))
+        text = "modules as boxes, variables that link them as arrows"
+        picture = drawn(lambda axes: model.plot_map(ax=axes[0]), [text], size=(8.6, 7.4))
     js, js_hash = script("report.js", "map.js")
     page = words.environment().get_template("map.html").render(
         title=title, version=__version__, js=Markup(js), js_hash=js_hash, picture=picture, why=why,

@@ -1,6 +1,6 @@
 """Pictures of the report: matplotlib's SVG as images inside the page, on white.
 
-Each panel is a picture of its own, so that they stand beside each other on a wide screen and below each other, with
+Each panel is a picture of its own, so that they are next to each other on a wide screen and below each other, with
 letters that can be read, on a narrow one. Nothing depends on the clock, on a user's settings of matplotlib, or on
 chance: the same results give the same bytes. An image runs no script and asks nothing of a network, whatever names of a
 file it shows; they are written as text, never as formulas.
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fmepy.types import Axes
 from fmepy.workflow.report.words import readable, short
@@ -52,7 +51,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Pictures:
-    """Pictures beside each other; `is_wide` ones have a line of their own."""
+    """Pictures next to each other; `is_wide` ones have a line of their own."""
 
     pictures: tuple[Picture, ...]
     caption: str = ""
@@ -91,12 +90,10 @@ def drawn(
     if size is None:
         size = SINGLE if len(texts) == 1 else PAIR if len(texts) == 2 else PANEL
     with _our_style():
-        made = [_panel(size) for _ in range(max(panels or 0, len(texts)))]
-        axes: NDArray[np.object_] = np.empty(len(made), dtype=object)
-        axes[:] = made
+        axes = np.array([_panel(size) for _ in range(max(panels or 0, len(texts)))], dtype=object)
         draw(axes)
         out, thinned = [], ""
-        for k, (ax, text) in enumerate(zip(made, texts, strict=False)):
+        for k, (ax, text) in enumerate(zip(axes, texts, strict=False)):
             thinned = _thinned(ax) or thinned
             if finish is not None:
                 finish(ax, k)
@@ -109,7 +106,7 @@ def drawn_each(
     draw: Callable[..., Any],
     text: str,
     *,
-    said: Mapping[str, str] | None = None,
+    notes: Mapping[str, str] | None = None,
     file: str = "",
     caption: str = "",
     **how: Any,
@@ -121,8 +118,8 @@ def drawn_each(
     names : sequence of str
     draw : callable of (names, axes=)
     text : str
-        What a panel shows, with ``{}`` for its name, and ``{said}`` for what `said` has of it.
-    said : mapping of str to str, optional
+        What a panel shows, with ``{}`` for its name, and ``{note}`` for its note.
+    notes : mapping of str to str, optional
     file : str
         That holds the numbers of all.
     caption : str
@@ -130,7 +127,7 @@ def drawn_each(
         See `drawn`.
     """
     shown, rest = first_few(names, MOST_PANELS, file)
-    texts = [text.replace("{said}", (said or {}).get(name, "")).replace("{}", name) for name in shown]
+    texts = [text.replace("{note}", (notes or {}).get(name, "")).replace("{}", name) for name in shown]
     return drawn(lambda axes: draw(shown, axes=axes), texts, caption=f"{caption} {rest}".strip(), **how)
 
 
@@ -141,7 +138,7 @@ def drawn_parts(
 
     Parameters
     ----------
-    parts : mapping of str to result with ``var``
+    parts : mapping of str to summary of runs
         By entity; one of the name "" where there are none.
     by : str or None
         The column of the entities.
@@ -149,7 +146,7 @@ def drawn_parts(
     text, file : str
         See `drawn_each`.
     """
-    panels = [(label, part, name) for label, part in parts.items() for name in part.var]
+    panels = [(label, part, name) for label, part in parts.items() for name in part.frame["var"].unique()]
     titles = [f"{by} {label}: {name}" if len(parts) > 1 else name for label, _, name in panels]
 
     def draw_all(_: Sequence[str], axes: Any) -> None:
@@ -160,7 +157,7 @@ def drawn_parts(
 
 
 def first_few(names: Sequence[Drawn], most: int, file: str = "") -> tuple[list[Drawn], str]:
-    """Return the names that are drawn, and what is said of the others: how many, and the file that holds them all."""
+    """Return the first names, and a sentence on the others: how many, and the file with all of them."""
     if len(names) <= most:
         return list(names), ""
     rest = f"; the numbers of all are in {file}" if file else ""
@@ -206,7 +203,7 @@ def _svg_of(ax: Axes) -> str:
 
 
 def _fit_names(ax: Axes, width: float) -> None:
-    """Cut names beside the ticks to a length that fits, and keep those of the horizontal axis apart."""
+    """Cut long tick labels, and slant those of the horizontal axis that would overlap."""
     from matplotlib.ticker import FixedLocator
 
     for axis in (ax.xaxis, ax.yaxis):
@@ -227,18 +224,18 @@ def _image(svg: str) -> str:
     return "data:image/svg+xml," + quote("\n".join(short), safe=_SAFE)
 
 
-def _rounded(found: re.Match[str]) -> str:
-    text = f"{float(found[0]):.2f}".rstrip("0").rstrip(".")
+def _rounded(match: re.Match[str]) -> str:
+    text = f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
     return "0" if text in ("-0", "") else text
 
 
 def _thinned(ax: Axes) -> str:
-    """Leave evenly spaced points of very many, and return what is to be said of it."""
-    said = ""
+    """Draw every n-th of very many points, and return a note on that."""
+    note = ""
     for line in ax.lines:
         x, y = (np.asarray(v) for v in line.get_data(orig=True))
         step = -(-x.size // MOST_POINTS)
         if step > 1 and line.get_marker() not in ("None", None, "", " "):
             line.set_data(x[::step], y[::step])
-            said = f"One in {step} of very many points is drawn."
-    return said
+            note = f"One in {step} of very many points is drawn."
+    return note

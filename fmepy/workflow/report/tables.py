@@ -1,4 +1,4 @@
-"""Tables of the report, from frames: numbers with the digits that tell them apart, long ones cut and that told."""
+"""Tables of the report, from frames: numbers with enough digits to differ, long tables cut with a note."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Tone = Callable[[Mapping[Any, Any], str], str]
 
 @dataclass(frozen=True)
 class TableCell:
-    """A cell of a table: what it shows, what it is sorted by where that is a number, and its tone."""
+    """A cell of a table: its text, the number by which it sorts, if any, and its tone."""
 
     text: str
     key: str = ""
@@ -43,7 +43,7 @@ class Table:
         Heads, and whether the column holds numbers.
     rows : tuple of tuple of TableCell
     note : str
-        What is to be said below it: rows left out.
+        A sentence below it, on rows left out.
     links : collection of str
         The texts of the first column that lead to the section of that name.
     """
@@ -65,7 +65,7 @@ def table_of(
     tone: Tone = lambda row, column: "",
     links: Collection[str] = (),
 ) -> Table | None:
-    """Return a frame as a table; None of one that is not there, or has no rows.
+    """Return a frame as a table; None without a frame or without rows.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def table_of(
     heads : mapping of str to str, optional
         What columns are called; by default as in the frame.
     file : str
-        Where all rows are, said where some are left out.
+        The file with all rows, named where some are left out.
     most : int
         Rows that are shown.
     tone : callable of (row, column), optional
@@ -104,7 +104,7 @@ def alike(R: pd.DataFrame) -> list[str]:
 
 
 def correlations(frame: pd.DataFrame, caption: str) -> Table | None:
-    """Return a matrix of correlations, those near one in red; None of one parameter, of very many, of nothing."""
+    """Return a matrix of correlations, with those near one in red; None for one parameter or very many."""
     known = frame.notna().any().to_numpy()  # what lies on a bound has none
     frame = frame.loc[known, known]
     if not 1 < len(frame) <= _MOST_CORRELATED or not np.isfinite(frame.to_numpy()).any():

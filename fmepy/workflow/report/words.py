@@ -1,4 +1,4 @@
-"""Sentences: what renders them, and numbers and names in them."""
+"""Sentences: the templates that render them, and the numbers and names in them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNREADABLE = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffe\uffff]")
 
 
 def number(value: float, digits: int = 4, limit: float = 1.0) -> str:
-    """Return a number as a reader wants it: so many significant digits, no zeros behind them, no padded exponent.
+    """Return the text of a number: significant digits, no trailing zeros, no padded exponent.
 
     What is below `limit` is not rounded to it: a correlation of 0.997 is none of 1.
 
@@ -48,7 +48,7 @@ def number(value: float, digits: int = 4, limit: float = 1.0) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share in per cent, two significant digits; what is beyond reason is said so.
+    """Return a share in per cent with two significant digits, "more than 1000 %" above that.
 
     Examples
     --------
@@ -62,34 +62,45 @@ def percent(share: float) -> str:
 
 
 def many(n: int, one: str = "", more: str = "") -> str:
-    """Return how many of something.
+    """Return a count with its noun.
 
     Examples
     --------
     >>> many(1, "reading"), many(2500, "reading"), many(0, "datum", "data"), many(1e4)
     ('1 reading', '2,500 readings', '0 data', '10,000')
     """
-    return f"{int(n):,} {one if n == 1 else more or one + 's'}" if one else f"{int(n):,}"
+    return f"{int(n):,} {one if n == 1 else more or plural(one)}" if one else f"{int(n):,}"
 
 
-def names(given: Iterable[object], most: int = MOST_NAMES) -> str:
-    """Return names as a sentence lists them, of many the first.
+def plural(name: str) -> str:
+    """Return a name in the plural.
+
+    Examples
+    --------
+    >>> plural("Subject"), plural("batch"), plural("assembly")
+    ('Subjects', 'batches', 'assemblies')
+    """
+    return re.sub(r"(?<=[^aeiou])y$", "ie", re.sub(r"(s|x|ch|sh)$", r"\1e", name)) + "s"
+
+
+def names(items: Iterable[object], most: int = MOST_NAMES) -> str:
+    """Return names as the list of a sentence, the first ones of many.
 
     Examples
     --------
     >>> names(["a"]), names(["a", "b", "c"]), names("abcd", most=2)
     ('a', 'a, b and c', 'a, b and 2 more')
     """
-    all_of_them = [str(name) for name in given]
+    all_of_them = [str(name) for name in items]
     *first, last = all_of_them or ["none"]
     if len(all_of_them) > most:
         first, last = all_of_them[:most], f"{len(all_of_them) - most} more"
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def have(given: Sequence[object], one: str, many: str) -> str:
+def have(things: Sequence[object], one: str, many: str) -> str:
     """Return the word that fits the number of things."""
-    return one if len(given) == 1 else many
+    return one if len(things) == 1 else many
 
 
 def duration(seconds: float) -> str:
@@ -109,12 +120,12 @@ def duration(seconds: float) -> str:
 
 
 def readable(text: str) -> str:
-    """Return a text with a mark in the place of each control character: pages and pictures can hold none."""
+    """Replace control characters, which pages and pictures cannot hold, by a mark."""
     return _UNREADABLE.sub("\ufffd", text)
 
 
 def paragraphs(text: str) -> list[str]:
-    r"""Return the paragraphs of a text, which empty lines part; within them lines end where the page ends them.
+    r"""Return the paragraphs of a text, which empty lines separate, without line breaks inside.
 
     Examples
     --------
@@ -131,14 +142,14 @@ def short(text: str, most: int = 40) -> str:
 
 @cache
 def environment() -> Environment:
-    """Return what renders templates: in pages everything is escaped but what they say themselves."""
+    """Return the environment of the templates; HTML escapes everything but its own markup."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
-    made = Environment(
+    jinja = Environment(
         loader=PackageLoader(__package__), autoescape=lambda name: name is None or name.endswith(".html"),
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    made.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration, short, listed, paragraphs)}
-    blocks = made.get_template("blocks.html").module
-    made.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")} | {"inf": math.inf}
-    return made
+    jinja.filters |= {f.__name__: f for f in (number, percent, names, many, have, duration, short, listed, paragraphs)}
+    blocks = jinja.get_template("blocks.html").module
+    jinja.globals |= {name: getattr(blocks, name) for name in ("show", "bullets", "ul", "fold")} | {"inf": math.inf}
+    return jinja

@@ -1,12 +1,12 @@
-"""What a step of a calibration is: everything that the file, the run and the report need of it, in one class.
+"""The base class of steps: all that the file, the run and the report need of a step.
 
 A step gets a task (a model and a cost, ready), its arguments as the file gives them, and the results of the steps
 before it. It calls one of fmepy's functions and returns what that returns, or a small `Saved` dataclass around it, so
-that the same object is there whether the step ran now or was kept.
+that the same object is there whether the step ran now or its result was reused.
 
 A new step is a file with a class, and a line in `fmepy.workflow.steps.registry`; from outside
-``STEPS["name"] = MyStep()``. What a file may hold, the schema, the order, what is kept, the attributes of `Calibration`
-and the page are made of what stands there.
+``STEPS["name"] = MyStep()``. What a file may hold, the schema, the order, the stored results, the attributes of
+`Calibration` and the page follow from it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pandas as pd
 from fmepy.errors import ArgumentError
 from fmepy.fitting.result import ModFit
 from fmepy.parameters.entities import entity_text
-from fmepy.workflow.file.observations import read_beside
+from fmepy.workflow.file.observations import read_table_file
 from fmepy.workflow.file.signatures import Key
 from fmepy.workflow.file.toml import Place, TomlTable
 from fmepy.workflow.report.words import environment
@@ -107,12 +107,12 @@ class CalibrationTask:
 
     def table(self, key: Place, file: str) -> pd.DataFrame:
         """Return the table of a file that a key names, read as the data are."""
-        return read_beside(self.case.section, key, file).frame.reset_index(drop=True)
+        return read_table_file(self.case.section, key, file).frame.reset_index(drop=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RunOptions:
-    """How a step is run; nothing of it changes what comes out, but the seed.
+    """How a step is run; only the seed changes the result.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Requirement:
 
 
 class CalibrationStep:
-    """A step: what a subclass leaves out is as here.
+    """A step of a calibration; the base of every step.
 
     Attributes
     ----------
@@ -202,7 +202,7 @@ class CalibrationStep:
     requirements: ClassVar[Mapping[str, Requirement]] = {}
 
     def read(self, section: TomlTable, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments, checked by themselves and completed; ArgumentError with the line."""
+        """Check and complete the arguments by themselves; ArgumentError with the line."""
         return arguments
 
     def needs(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -214,8 +214,8 @@ class CalibrationStep:
         return ()
 
     def size(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> str:
-        """Return in words how much there is to run, for ``fmepy check``: "8 starts"; ours stand in ``sizes.txt``."""
-        return self._told("sizes.txt", task, arguments)
+        """Return the amount of work in words for ``fmepy check``, such as "8 starts"; ours are in ``sizes.txt``."""
+        return self._render_sentence("sizes.txt", task, arguments)
 
     def check(self, task: CalibrationTask, arguments: Mapping[str, Any]) -> None:
         """Refuse what the model or the cost cannot do, before anything runs; ArgumentError with the line."""
@@ -225,22 +225,22 @@ class CalibrationStep:
         raise NotImplementedError
 
     def tables(self, task: CalibrationTask, result: Any) -> Tables:
-        """Return what is written."""
+        """Return the tables to write, by the name of the file."""
         return {}
 
     def verdict(self, task: CalibrationTask, result: Any) -> str:
-        """Return what came of it, in a sentence or two, for run.json and the report; ours stand in ``verdicts.txt``."""
-        return self._told("verdicts.txt", result)
+        """Return the outcome in a sentence or two, for run.json and the report; ours are in ``verdicts.txt``."""
+        return self._render_sentence("verdicts.txt", result)
 
-    def _told(self, file: str, *given: Any) -> str:
+    def _render_sentence(self, file: str, *arguments: Any) -> str:
         sentence = getattr(environment().get_template(file).module, self.name, None)
-        return "" if sentence is None else str(sentence(*given, self))
+        return "" if sentence is None else str(sentence(*arguments, self))
 
     def failed_runs(self, result: Any) -> tuple[int, int, str]:
         """Return how many of its runs failed, of how many, and the message of one of them."""
         return 0, 0, ""
 
-    def facts(self, found: Findings, result: Any) -> Mapping[str, Any]:
+    def facts(self, findings: Findings, result: Any) -> Mapping[str, Any]:
         """Return what the template of its section needs: numbers, names, tables, functions that draw a picture."""
         return {}
 

@@ -14,11 +14,11 @@ from fmepy.workflow.steps.scale import check_named, natural_fit
 
 
 class DesignStep(CalibrationStep):
-    """The readings that would tell most of the parameters."""
+    """The readings that would determine the parameters best."""
 
     name = "design"
     says = "Which readings to take next."
-    purpose = "Find the further readings that would tell most of the parameters"
+    purpose = "Find the further readings that would determine the parameters best"
     title = "What to measure next"
     takes = ("fit",)
 
@@ -45,11 +45,11 @@ class DesignStep(CalibrationStep):
     def run(
         self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions
     ) -> OptimalDesign:
-        words = dict(arguments)
-        if "candidates" in words:
-            words["candidates"] = task.table((self.name, "candidates"), words["candidates"])
+        keywords = dict(arguments)
+        if "candidates" in keywords:
+            keywords["candidates"] = task.table((self.name, "candidates"), keywords["candidates"])
         fit = best_fit(done)  # which knows the noise
-        return design(task.cost, natural_fit(task, fit) if task.scale else fit, **words, seed=options.seed)
+        return design(task.cost, natural_fit(task, fit) if task.scale else fit, **keywords, seed=options.seed)
 
     def tables(self, task: CalibrationTask, result: OptimalDesign) -> Tables:
         errors = pd.DataFrame({"now": result.before, "with_these": result.after})

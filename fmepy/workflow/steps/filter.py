@@ -30,7 +30,7 @@ class Filtering(Saved):
     ----------
     result : FilterResult
     forecast : Forecast or None
-        None where it was not asked for.
+        None if not requested.
     correlations : Correlations or None
         Of the innovations, over `max_lag` lags; None where the file does not say how many.
     """
@@ -71,8 +71,8 @@ class FilterStep(CalibrationStep):
             options.remember(f"The filter broke down at the estimates: {result.failure}")
         steps, forecast = arguments.get("steps"), None
         if steps and result.failure is None:
-            C, told = known_covariance(task, fit)
-            options.remember(told and f"In the bands of the forecast {told}.")
+            C, note = known_covariance(task, fit)
+            options.remember(note and f"In the bands of the forecast {note}.")
             level = {"level": arguments["level"]} if "level" in arguments else {}
             with warnings.catch_warnings(action="ignore"):  # its message says what it warns of
                 forecast = result.forecast(steps, parm_cov=C, **level)
@@ -81,17 +81,17 @@ class FilterStep(CalibrationStep):
         return Filtering(result, forecast, lags and result.correlations(lags, estimated=natural(task, fit.par)))
 
     def tables(self, task: CalibrationTask, result: Filtering) -> Tables:
-        found = {"filter.csv": result.result.residuals}
+        tables = {"filter.csv": result.result.residuals}
         more = {"forecast.csv": result.forecast, "correlations.csv": result.correlations}
-        return found | {file: table.frame for file, table in more.items() if table is not None}
+        return tables | {file: table.frame for file, table in more.items() if table is not None}
 
     def failed_runs(self, result: Filtering) -> tuple[int, int, str]:
         why = result.result.failure
         return int(why is not None), 1, why or ""
 
-    def facts(self, found: Findings, result: Filtering) -> Mapping[str, Any]:
-        taken = "" if found.fit is None else known_covariance(found.task, found.fit)[1]
-        return {"taken_as_known": taken, "diagnostics": partial(_diagnostics, found.filtered)}
+    def facts(self, findings: Findings, result: Filtering) -> Mapping[str, Any]:
+        taken = "" if findings.fit is None else known_covariance(findings.task, findings.fit)[1]
+        return {"taken_as_known": taken, "diagnostics": partial(_diagnostics, findings.filtered)}
 
 
 def _diagnostics(flt: Any, kinds: Sequence[str], caption: str) -> Pictures:

@@ -1,6 +1,6 @@
 """``fit`` and ``multistart``: the parameters at which the cost is lowest, from the file's start or from several.
 
-Of several starts it is told, too, which optima they came to.
+Of several starts the report also shows at which optima they ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fmepy.workflow.steps.scale import at_natural_end, check_method, estimates, 
 STARTS = 8
 """Of a section ``multistart`` that says no number."""
 BEST_TABLES = ("estimates.csv", "residuals.csv")
-_LOOSE = 0.5  # standard error beside the estimate from which a parameter is hardly determined
+_LOOSE = 0.5  # standard error relative to the estimate beyond which a parameter is hardly determined
 
 
 class FitStep(CalibrationStep):
@@ -57,8 +57,8 @@ class FitStep(CalibrationStep):
     def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
         return result.failures, result.evaluations, result.first_failure
 
-    def facts(self, found: Findings, result: ModFit) -> Mapping[str, Any]:
-        return {"is_other": found.fit is not result, **best_facts(found, self.name)}
+    def facts(self, findings: Findings, result: ModFit) -> Mapping[str, Any]:
+        return {"is_other": findings.fit is not result, **best_facts(findings, self.name)}
 
 
 class MultistartStep(FitStep):
@@ -89,20 +89,20 @@ class MultistartStep(FitStep):
         return {"starts.csv": natural(task, result.starts), "optima.csv": natural(task, many.optima)}
 
     def failed_runs(self, result: ModFit) -> tuple[int, int, str]:
-        """Return how many starts came to no result, where that is the larger share, else how many runs failed."""
+        """Return how many starts had no result if that is the larger share, else how many runs failed."""
         gone = result.starts[result.starts["value"].isna()]
         n, of = len(gone), len(result.starts)
         if n * max(result.evaluations, 1) > result.failures * of:
             return n, of, str(gone["message"].iloc[0])
         return super().failed_runs(result)
 
-    def facts(self, found: Findings, result: ModFit) -> Mapping[str, Any]:
+    def facts(self, findings: Findings, result: ModFit) -> Mapping[str, Any]:
         many: Any = result.multistart
-        own = {} if found.results.get("fit") is not None or found.fit is None else best_facts(found, self.name)
+        own = {} if findings.results.get("fit") is not None or findings.fit is None else best_facts(findings, self.name)
         return {
             "many": many, "is_alone": bool(own),
             "sentences": [item for part in many.shown() for item in getattr(part, "items", ())],
-            "course": partial(_course, found, result),
+            "course": partial(_course, findings, result),
             **own,
         }  # fmt: skip
 
@@ -114,8 +114,8 @@ def bounded(task: CalibrationTask) -> dict[str, Any]:
 
 def best_tables(task: CalibrationTask, best: ModFit) -> Tables:
     """Return estimates.csv and residuals.csv of the fit that counts, after ``multistart`` the best of both."""
-    made = (estimates(task, best), residuals_of(task, best))
-    return {name: table for name, table in zip(BEST_TABLES, made, strict=True) if table is not None}
+    tables = (estimates(task, best), residuals_of(task, best))
+    return {name: table for name, table in zip(BEST_TABLES, tables, strict=True) if table is not None}
 
 
 def residuals_of(task: CalibrationTask, fit: ModFit) -> pd.DataFrame | None:
@@ -134,26 +134,26 @@ def residuals_of(task: CalibrationTask, fit: ModFit) -> pd.DataFrame | None:
 # --- in the report
 
 
-def best_facts(found: Findings, section: str) -> dict[str, Any]:
-    """Return what is to be said of the best fit: estimates, how far they can be trusted, agreement with the data."""
-    fit: Any = found.fit
-    table = estimates(found.task, fit)
-    own, at_end = table.set_index("parameter"), at_natural_end(found.task, fit)
+def best_facts(findings: Findings, section: str) -> dict[str, Any]:
+    """Return the facts on the best fit: estimates, their uncertainty, agreement with the data."""
+    fit: Any = findings.fit
+    table = estimates(findings.task, fit)
+    own, at_end = table.set_index("parameter"), at_natural_end(findings.task, fit)
     known = (own["se"] / own["estimate"].abs()).replace([np.inf], np.nan).dropna()
-    agreement = agreement_of(found)
+    agreement = agreement_of(findings)
     return {
-        "fit": fit, "failed": found.has_failed(section), "estimates": _estimate_table(found, table, at_end),
+        "fit": fit, "failed": findings.has_failed(section), "estimates": _estimate_table(findings, table, at_end),
         "at_end": at_end, "moved": [p for p in fit.at_bound if p not in at_end],
         "loose": [f"{n} (± {percent(v)})" for n, v in known[known > _LOOSE].sort_values(ascending=False).items()],
         "good": known[known <= _LOOSE],
         "without": list(own.index[~np.isfinite(own["se"]) & ~own["at_bound"] & ~own.index.isin(fit.at_kink)]),
-        "agreement": agreement_facts(found, agreement) if agreement is not None and len(agreement.rows) else None,
+        "agreement": agreement_facts(findings, agreement) if agreement is not None and len(agreement.rows) else None,
     }  # fmt: skip
 
 
-def _estimate_table(found: Findings, table: pd.DataFrame, at_end: Sequence[str]) -> Table | None:
-    own, fit = table["parameter"], cast(ModFit, found.fit)
-    ends = interval(found.task, fit).set_axis(table.index, axis=0)
+def _estimate_table(findings: Findings, table: pd.DataFrame, at_end: Sequence[str]) -> Table | None:
+    own, fit = table["parameter"], cast(ModFit, findings.fit)
+    ends = interval(findings.task, fit).set_axis(table.index, axis=0)
     shown = table[["parameter", "estimate"]].assign(**{
         "standard error": table["se"], "± %": 100 * table["se"] / table["estimate"].abs().replace(0.0, np.nan),
         "95 % from": ends["lower"], "to": ends["upper"],
@@ -161,8 +161,8 @@ def _estimate_table(found: Findings, table: pd.DataFrame, at_end: Sequence[str])
     if table["at_bound"].any():
         where = np.where(own.isin(at_end), "its own, by nature", "yes")
         shown["on a bound"] = np.where(table["at_bound"], where, "")
-    found.add_units(shown)
-    if any(descriptions := [found.of_parameter("description", n) for n in own]):
+    findings.add_units(shown)
+    if any(descriptions := [findings.of_parameter("description", n) for n in own]):
         shown["what it is"] = descriptions
 
     def tone(row: Any, column: str) -> str:
@@ -171,9 +171,9 @@ def _estimate_table(found: Findings, table: pd.DataFrame, at_end: Sequence[str])
     return table_of(shown, "Estimates", file="estimates.csv", most=200, tone=tone)
 
 
-def _course(found: Findings, fit: Any, **words: Any) -> Pictures:
-    """Return how good each search became, and where it ended, with the parameters on their own scale."""
-    task, many = found.task, fit.multistart
+def _course(findings: Findings, fit: Any, **words: Any) -> Pictures:
+    """Draw the value of each search, and the parameters at which it ended, on their own scale."""
+    task, many = findings.task, fit.multistart
     own: Any = many
     if task.scale:
         lower, upper = (natural(task, end).where(np.isfinite(end), end) for end in (many.lower, many.upper))

@@ -47,15 +47,15 @@ class ProfileStep(CalibrationStep):
         check_named(task, self.name, "which", arguments.get("which"), task.start.index)
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Profile:
-        words = dict(arguments)
-        if (asked := words.get("prediction")) is not None:  # TOML has no tuples
-            words["prediction"] = [tuple(a) for a in asked] if isinstance(asked[0], list) else tuple(asked)
-        found = profile(
-            task.scaled_cost, best_fit(done), **words, prior=task.fit_prior, executor=options.executor,
+        keywords = dict(arguments)
+        if (items := keywords.get("prediction")) is not None:  # TOML has no tuples
+            keywords["prediction"] = [tuple(a) for a in items] if isinstance(items[0], list) else tuple(items)
+        result = profile(
+            task.scaled_cost, best_fit(done), **keywords, prior=task.fit_prior, executor=options.executor,
             progress=options.progress, checkpoint=options.checkpoint,
         )  # fmt: skip
-        options.remember(found.message)
-        return found
+        options.remember(result.message)
+        return result
 
     def tables(self, task: CalibrationTask, result: Profile) -> Tables:
         own, names = _natural(task, result), [str(n) for n in result.par.index]
@@ -66,20 +66,20 @@ class ProfileStep(CalibrationStep):
         n = len(result.failures)
         return n, n + len(result.frame), str(result.failures["message"].iloc[0]) if n else ""
 
-    def facts(self, found: Findings, result: Profile) -> Mapping[str, Any]:
-        own = _natural(found.task, result)
+    def facts(self, findings: Findings, result: Profile) -> Mapping[str, Any]:
+        own = _natural(findings.task, result)
         kinds = {str(name): _kind(str(verdict)) for name, verdict in own.verdicts[own.intervals.index].items()}
         frame = own.intervals.reset_index(names="parameter").drop(columns="level").assign(parameter=list(kinds))
         frame["verdict"] = list(kinds.values())
         groups = {str(kind): list(members) for kind, members in frame.groupby("verdict", sort=False)["parameter"]}
-        found.add_units(frame, 1)
+        findings.add_units(frame, 1)
         return {
             "profile": own, "groups": groups, "intervals": frame,
-            "ends": [] if found.fit is None else at_natural_end(found.task, found.fit),
+            "ends": [] if findings.fit is None else at_natural_end(findings.task, findings.fit),
             "tone": lambda row, column: "bad" * (column == "verdict" and row[column] != _KINDS["identifiable"]),
             "curves": partial(
                 drawn_each, list(kinds), lambda shown, axes: own.plot(shown, axes=axes, legpos=None),
-                finish=lambda ax, k: ax.set_xlabel(found.label(list(kinds)[k]))),
+                finish=lambda ax, k: ax.set_xlabel(findings.label(list(kinds)[k]))),
             "kinds": kinds, "KINDS": _KINDS, "notes": [f"{name}: {own.verdicts[name]}" for name in kinds],
         }  # fmt: skip
 

@@ -22,6 +22,10 @@ from fmepy.workflow.report.pictures import Pictures, drawn_parts
 from fmepy.workflow.steps.base import CalibrationStep, CalibrationTask, Results, RunOptions, Tables, best_fit
 from fmepy.workflow.steps.scale import check_model, check_named, natural_chain, values_for, with_parts
 
+_HEADS = {
+    "var": "variable", "Mean": "mean", "Sd": "sd", "Min": "smallest", "Max": "largest", "q05": "5 %", "q25": "25 %",
+    "q50": "median", "q75": "75 %", "q95": "95 %", "N": "runs",
+}  # fmt: skip
 _DRAWN = ("parRange", "parMean")
 
 
@@ -96,7 +100,7 @@ class RangesStep(CalibrationStep):
             )  # fmt: skip
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> Bands:
-        words = {"num": self.num} | {k: v for k, v in arguments.items() if k != "with_error"}
+        keywords = {"num": self.num} | {k: v for k, v in arguments.items() if k != "with_error"}
         chain: ModMCMC | None = done["sample"] if self.needs(arguments) else None
         draws = None if chain is None else natural_chain(task, chain)
         by, of_entities = task.models
@@ -109,7 +113,7 @@ class RangesStep(CalibrationStep):
             runs = sensRange(
                 model, parms, parInput=draws, seed=options.seed, executor=options.executor,
                 progress=_part(options.progress, k, len(of_entities)), checkpoint=options.checkpoint / f"part-{k}",
-                **words,
+                **keywords,
             )  # fmt: skip
             if chain is not None and arguments.get("with_error"):
                 runs = _with_error(task, runs, chain, model, done, rng)
@@ -128,19 +132,24 @@ class RangesStep(CalibrationStep):
     def failed_runs(self, result: Bands) -> tuple[int, int, str]:
         return result.failures, result.num * len(result.parts), result.first_failure
 
-    def facts(self, found: Findings, result: Bands) -> Mapping[str, Any]:
+    def facts(self, findings: Findings, result: Bands) -> Mapping[str, Any]:
+        by = result.by if findings.numbered is None else findings.entity_name
+        result = replace(result, parts=findings.by_curve(result.parts), by=by)
+        frames, first = {k: part.frame for k, part in result.parts.items()}, next(iter(result.parts.values()))
+        table = with_parts(frames, None if "" in frames else by)
         noisy = list(dict.fromkeys(name for part in result.parts.values() for name in part.predicted))
-        inside, total = _coverage(found, result)
+        inside, total = _coverage(findings, result)
         return {
             "noisy": noisy if any(part.kind == PREDICTION for part in result.parts.values()) else None,
             "others": any(name not in noisy for part in result.parts.values() for name in part.var),
-            "times": [part.x_name if part.by_depth else "x" for part in result.parts.values()][:1],
-            "inside": inside, "total": total, "bands": partial(_bands, found, result),
+            "table": findings.with_dates(table, first.x_name if first.by_depth else "x"),
+            "heads": {"x": "depth" if first.by_depth else findings.x_name, **_HEADS},
+            "inside": inside, "total": total, "bands": partial(_bands, findings, result),
         }  # fmt: skip
 
 
 def _part(progress: Any, k: int, n: int) -> Any:
-    """Return what tells the progress of one part of several."""
+    """Return the progress callable of one part of several."""
     return (lambda done, total: progress(k * total + done, n * total)) if callable(progress) else progress
 
 
@@ -174,43 +183,44 @@ def _with_error(
 # --- in the report
 
 
-def _bands(found: Findings, result: Bands, **words: str) -> Pictures:
+def _bands(findings: Findings, result: Bands, **words: str) -> Pictures:
     first = next(iter(result.parts.values()))
 
     def draw(ax: Any, label: str, part: RangeSummary, name: str) -> None:
-        seen = _readings(found, label or None, name, part)
+        readings = _readings(findings, label or None, name, part)
         is_first = part is first and name == part.var[0]
-        part.plot(which=[name], quant=True, obs=seen, axes=[ax], legpos="above" if is_first else None)
+        findings.draw_summary(ax, part, name, quant=True, obs=readings, legpos="above" if is_first else None)
         if len(part.frame[part.frame["var"] == name]) > 1 and not part.by_depth:
-            found.label_x(ax)
+            findings.label_x(ax)
 
     return drawn_parts(result.parts, result.by, draw, **words)
 
 
-def _readings(found: Findings, label: str | None, name: str, part: RangeSummary) -> pd.DataFrame | None:
-    seen = found.readings
-    if seen is None or len(part.frame[part.frame["var"] == name]) < 2:
+def _readings(findings: Findings, label: str | None, name: str, part: RangeSummary) -> pd.DataFrame | None:
+    readings = None if findings.readings is None else findings.over_time(findings.readings, "curve")
+    if readings is None or len(part.frame[part.frame["var"] == name]) < 2:
         return None
-    mine = seen[(seen["name"].map(str) == name) & (True if label is None else seen["entity"].map(str) == label)]
+    is_of_part = True if label is None else readings["entity"].map(str) == label
+    rows = readings[(readings["name"].map(str) == name) & is_of_part]
     columns = ["name", "x", *(["depth"] if part.by_depth else []), "obs"]
     if part.by_depth:
-        mine = mine[mine["x"].isin(part.frame.iloc[:, 0])] if "depth" in mine else mine[:0]
-    return mine[columns].assign(name=name).reset_index(drop=True) if len(mine) else None
+        rows = rows[rows["x"].isin(part.frame.iloc[:, 0])] if "depth" in rows else rows[:0]
+    return rows[columns].assign(name=name).reset_index(drop=True) if len(rows) else None
 
 
-def _coverage(found: Findings, result: Bands) -> tuple[int, int]:
+def _coverage(findings: Findings, result: Bands) -> tuple[int, int]:
     """Return how many of the readings lie within the band that nine of ten should lie in, and of how many."""
     inside = total = 0
     for label, part in result.parts.items():
         for name in () if part.by_depth else part.predicted:
-            seen = _readings(found, label or None, name, part)
+            readings = _readings(findings, label or None, name, part)
             rows = part.frame[part.frame["var"] == name].sort_values("x")
             x = rows["x"].to_numpy(dtype=float)
-            if seen is None or len(x) < 2:
+            if readings is None or len(x) < 2:
                 continue
-            at = seen["x"].to_numpy(dtype=float)
+            at = readings["x"].to_numpy(dtype=float)
             slack = 1e-9 * max(abs(x[0]), abs(x[-1]))
-            own, obs = (at >= x[0] - slack) & (at <= x[-1] + slack), seen["obs"].to_numpy(dtype=float)
+            own, obs = (at >= x[0] - slack) & (at <= x[-1] + slack), readings["obs"].to_numpy(dtype=float)
             low, high = (np.interp(at, x, rows[q].to_numpy(dtype=float)) for q in ("q05", "q95"))
             inside += int(((obs >= low) & (obs <= high))[own].sum())
             total += int(own.sum())

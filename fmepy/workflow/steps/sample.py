@@ -37,7 +37,9 @@ _OF_BOX, _OF_SIZE = 0.01, 0.1  # first steps of what has no standard error: of i
 _LOOK = 1.0  # seconds between looks at the checkpoints of chains in other processes
 _NUMBERS = {"kinds": (float, list), "items": Key((float,), least=0), "least": 0}
 _MOST_DRAWN = 400  # draws of a chain in the picture of its course
-_HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws"}
+_HEADS = {"2.5%": "2.5 %", "50%": "median", "97.5%": "97.5 %", "rhat": "R-hat", "ess_bulk": "effective draws",
+          "ess_tail": "effective draws, tails"}  # fmt: skip
+_DRAWS = ("ess_bulk", "ess_tail")
 _ADVICE = (
     ", drop the beginning (burninlength, or remove here), or start from a fit and jump with its covariance (p=fit.par, "
     "jump=fit.cov_scaled)."
@@ -88,16 +90,16 @@ class SampleStep(CalibrationStep):
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> ModMCMC:
         fit = best_fit(done)
-        words: dict[str, Any] = {"niter": self.niter, **_from_fit(task, fit, arguments, options), **arguments}
+        keywords: dict[str, Any] = {"niter": self.niter, **_from_fit(task, fit, arguments, options), **arguments}
         how = {"executor": options.executor, "progress": options.progress, "prior": task.chain_prior}
-        n = words.get("chains", 1)
-        with _watched(options, n, n * words["niter"]) if options.executor is not None and n > 1 else nullcontext():
+        n = keywords.get("chains", 1)
+        with _watched(options, n, n * keywords["niter"]) if options.executor is not None and n > 1 else nullcontext():
             if (options.checkpoint / HEADER).exists():
                 chain = resume_mcmc(task.scaled_cost, options.checkpoint, **how)
             else:
                 chain = modMCMC(
                     task.scaled_cost, fit.par, lower=task.lower.to_dict(), upper=task.upper.to_dict(),
-                    seed=options.seed, checkpoint=options.checkpoint, checkpoint_every=options.every, **how, **words,
+                    seed=options.seed, checkpoint=options.checkpoint, checkpoint_every=options.every, **how, **keywords,
                 )  # fmt: skip
         options.remember(chain.message)
         return chain
@@ -111,24 +113,24 @@ class SampleStep(CalibrationStep):
     def failed_runs(self, result: ModMCMC) -> tuple[int, int, str]:
         return result.failures, int(result.iterations.sum() + result.count["dr_steps"].sum()), result.last_failure
 
-    def facts(self, found: Findings, result: ModMCMC) -> Mapping[str, Any]:
-        chain = natural_chain(found.task, result)
+    def facts(self, findings: Findings, result: ModMCMC) -> Mapping[str, Any]:
+        chain = natural_chain(findings.task, result)
         summary, own = chain.summary(), [str(c) for c in chain.pars.columns]
         one_in = max(1, -(-chain.n_draw // _MOST_DRAWN))
         return {
             "chain": chain,
             "advice": [s.replace(_ADVICE, " or drop more of the beginning (burninlength).") for s in summary.advice],
-            "one_in": one_in, "summary": _summary(found, summary), "HEADS": _HEADS, "tone": _tone,
+            "one_in": one_in, "summary": _summary(findings, summary), "HEADS": _HEADS, "tone": _tone,
             "histograms": partial(
                 drawn_each, own, lambda shown, axes: chain.hist(which=shown, axes=axes),
-                finish=lambda ax, k: ax.set_xlabel(found.label(own[k])), size=(3.4, 2.3)),
-            "courses": partial(_courses, found, chain, own, one_in),
+                finish=lambda ax, k: ax.set_xlabel(findings.label(own[k])), size=(3.4, 2.3)),
+            "courses": partial(_courses, findings, chain, own, one_in),
         }  # fmt: skip
 
 
 @contextmanager
 def _watched(options: RunOptions, chains: int, total: int) -> Iterator[None]:
-    """Tell how far chains in other processes are, by the parts of their checkpoints."""
+    """Show the progress of chains in other processes, by the parts of their checkpoints."""
     ended = threading.Event()
 
     def watch() -> None:
@@ -149,14 +151,14 @@ def _watched(options: RunOptions, chains: int, total: int) -> Iterator[None]:
 
 def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], options: RunOptions) -> dict[str, Any]:
     """Return the proposal and the variance of the residuals that the fit gives."""
-    words: dict[str, Any] = {}
+    keywords: dict[str, Any] = {}
     covariance = fit.cov_scaled
     known = np.isfinite(np.diag(covariance.to_numpy()))
     if known.any():
         box = (task.upper - task.lower).to_numpy(dtype=float)
         sd = np.where(np.isfinite(box), _OF_BOX * box, _OF_SIZE * np.abs(fit.par.to_numpy()) + _OF_BOX)
         filled = np.where(np.outer(known, known), covariance.to_numpy(), np.diag(sd**2))
-        words["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
+        keywords["jump"] = pd.DataFrame(filled, covariance.index, covariance.columns) * (2.4**2 / len(fit.par))
     if not known.all() and "jump" not in arguments:
         held = ", ".join([*fit.at_bound, *fit.at_kink])
         why = f"{held} lies on a bound{' or a kink' if fit.at_kink else ''}" if held else "it is singular"
@@ -165,27 +167,27 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
             size += f" for {'it' if sum(~known) == 1 else 'them'}"
         options.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
-    return words | {"var0": variance_of(fit, "wvar0" in arguments or "n0" in arguments)}
+    return keywords | {"var0": variance_of(fit, "wvar0" in arguments or "n0" in arguments)}
 
 
 # --- in the report
 
 
-def _summary(found: Findings, summary: Any) -> pd.DataFrame:
-    table = summary.frame.T.join(summary.diagnostics.filter(["rhat", "ess_bulk"])).round({"ess_bulk": 0})
+def _summary(findings: Findings, summary: Any) -> pd.DataFrame:
+    table = summary.frame.T.join(summary.diagnostics.filter(["rhat", *_DRAWS])).round(dict.fromkeys(_DRAWS, 0))
     columns = ["mean", "sd", *(column for column in _HEADS if column in table)]
     shown: pd.DataFrame = table[columns].rename_axis("parameter").reset_index()
-    found.add_units(shown, 1)
+    findings.add_units(shown, 1)
     return shown
 
 
 def _tone(row: Any, column: str) -> str:
     if column == "rhat":
         return "bad" * (not row[column] <= SampleStep.rhat)
-    return "bad" * (column == "ess_bulk" and not row[column] >= SampleStep.ess)
+    return "bad" * (column in _DRAWS and not row[column] >= SampleStep.ess)
 
 
-def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: Any) -> Pictures:
+def _courses(findings: Findings, chain: ModMCMC, own: list[str], one_in: int, **words: Any) -> Pictures:
     few = chain.pars.groupby(level=0, sort=False).cumcount().to_numpy() % one_in == 0
     thin = replace(
         chain, pars=chain.pars[few], SS=chain.SS[few], sig=None if chain.sig is None else chain.sig[few],
@@ -193,5 +195,5 @@ def _courses(found: Findings, chain: ModMCMC, own: list[str], one_in: int, **wor
     )  # fmt: skip
     return drawn_each(
         own, lambda shown, axes: thin.plot(which=shown, axes=axes), size=(PANEL[0], 2.4),
-        finish=lambda ax, k: ax.set_ylabel(found.label(own[k])), **words,
+        finish=lambda ax, k: ax.set_ylabel(findings.label(own[k])), **words,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""From the scale on which parameters are fitted and sampled back to their own, which all tables are on."""
+"""From the scale on which parameters are fitted and sampled back to their natural scale, that of all tables."""
 
 from __future__ import annotations
 
@@ -57,18 +57,18 @@ def natural_fit(task: CalibrationTask, fit: ModFit) -> ModFit:
 
 
 def known_covariance(task: CalibrationTask, fit: ModFit) -> tuple[pd.DataFrame | None, str]:
-    """Return the covariance of those estimates that have one, and what is to be said of the others.
+    """Return the covariance of the estimates that have one, and a note on the others.
 
     A parameter on a bound has no variance, and is taken as known; the others keep theirs. None where none has one.
     """
     C = natural_covariance(task, fit)
     has = np.isfinite(np.diag(C.to_numpy()))
-    C, left = C.loc[has, has], [str(n) for n in C.index[~has]]
+    C, unknown = C.loc[has, has], [str(n) for n in C.index[~has]]
     if not has.any() or not np.isfinite(C.to_numpy()).all():
         return None, "the fit has no covariance, all estimates are taken as known"
-    bound = left and not set(left) - set(fit.at_bound)
-    why = f" (on {'its bound' if len(left) == 1 else 'their bounds'})" if bound else ""
-    return C, f"{', '.join(left)}{why} {'is' if len(left) == 1 else 'are'} taken as known" if left else ""
+    bound = unknown and not set(unknown) - set(fit.at_bound)
+    why = f" (on {'its bound' if len(unknown) == 1 else 'their bounds'})" if bound else ""
+    return C, f"{', '.join(unknown)}{why} {'is' if len(unknown) == 1 else 'are'} taken as known" if unknown else ""
 
 
 def at_natural_end(task: CalibrationTask, fit: ModFit) -> list[str]:
@@ -87,11 +87,11 @@ def estimates(task: CalibrationTask, fit: ModFit) -> pd.DataFrame:
     with np.errstate(invalid="ignore"):
         se = np.sqrt(np.diag(natural_covariance(task, fit).to_numpy()))
     columns = {"lower": task.lower, "upper": task.upper, "start": task.start}
-    said = {name: task.case.parameter(name) for name in names}
+    parameters = {name: task.case.parameter(name) for name in names}
 
-    def own(column: str, name: str, value: float) -> float:  # as it stands in the file, without rounding on the way
-        there = getattr(said[name], column, value)
-        return float(there) if np.isclose(there, value, rtol=1e-9, atol=0) else value
+    def own(column: str, name: str, value: float) -> float:  # as in the file, without rounding
+        in_file = getattr(parameters[name], column, value)
+        return float(in_file) if np.isclose(in_file, value, rtol=1e-9, atol=0) else value
 
     table = pd.DataFrame({"parameter": names, "estimate": natural(task, fit.par).to_numpy(), "se": se})
     for column, values in columns.items():
@@ -108,16 +108,16 @@ def interval(task: CalibrationTask, fit: ModFit, level: float = LEVEL) -> pd.Dat
 
 
 def check_named(task: CalibrationTask, step: str, key: str, given: Any, known: Iterable[Any]) -> None:
-    """Refuse names in an argument of a step that nobody bears, with the line and the nearest; positions may stand."""
+    """Refuse unknown names in an argument of a step, with the line and the nearest name; positions are allowed."""
     names = [given] if isinstance(given, str) else list(given or ())
-    there = [str(k) for k in known]
+    known_names = [str(k) for k in known]
     for name in names:
         if isinstance(name, str):
-            check_known(name, there, f"`{key}` names {name!r}.", partial(task.error, (step, key)))
+            check_known(name, known_names, f"`{key}` names {name!r}.", partial(task.error, (step, key)))
 
 
 def with_parts(parts: dict[str, pd.DataFrame], by: str | None) -> pd.DataFrame:
-    """Return tables one below the other, the entity in the first column where there are any."""
+    """Join tables one below the other, with the entity, if any, in the first column."""
     if by is None:
         return parts[""].reset_index(drop=True)
     return pd.concat(parts, names=[by]).reset_index(0, allow_duplicates=True).reset_index(drop=True)
@@ -132,7 +132,7 @@ def values_for(task: CalibrationTask, model: Any, fit: ModFit) -> dict[str, floa
 
 
 def check_model(task: CalibrationTask, step: str, arguments: Mapping[str, Any]) -> None:
-    """Refuse a step that runs a model where the file's function is a cost without one, and variables it has not."""
+    """Refuse a step that needs a model where the file's function is a cost, and variables that the model lacks."""
     if task.model is None:
         raise task.error(
             step, f"`{step}` runs a model; the file's function f(p) is a cost. Name a Model in `python` instead, or "
@@ -163,7 +163,7 @@ def check_method(task: CalibrationTask, step: str, arguments: Mapping[str, Any])
 
 
 def with_line(task: CalibrationTask, key: tuple[str, str], check: Callable[..., Any], *given: Any) -> Any:
-    """Return what a check returns; its error bears the line of a key of the file."""
+    """Call a check and return its result; its error gets the line of a key of the file."""
     try:
         return check(*given)
     except ArgumentError as error:

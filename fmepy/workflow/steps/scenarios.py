@@ -14,7 +14,7 @@ from fmepy.journal.saving import Saved
 from fmepy.models.base import Model
 from fmepy.montecarlo.normal import Norm
 from fmepy.montecarlo.scenario_table import read_scenarios
-from fmepy.montecarlo.scenarios import Scenarios, scenarios
+from fmepy.montecarlo.scenarios import Scenarios, ScenarioSummary, scenarios
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import split_local
 from fmepy.workflow.file.signatures import COUNT, NAMES, NO_FILE, arguments_of
@@ -96,33 +96,33 @@ class ScenariosStep(CalibrationStep):
                 raise task.error((self.name, "table"), f"{arguments['table']}: {problem}") from None
 
     def run(self, task: CalibrationTask, arguments: Mapping[str, Any], done: Results, options: RunOptions) -> WhatIf:
-        words: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
+        keywords: dict[str, Any] = {"num": NUM} | {k: v for k, v in arguments.items() if k != "table"}
         fit = best_fit(done)
-        source, draws, told = _draws(task, done, words["num"], options.seed)
-        options.remember(told and f"In the bands of `scenarios` {told}.")
+        source, draws, note = _draws(task, done, keywords["num"], options.seed)
+        options.remember(note and f"In the bands of `scenarios` {note}.")
         table = task.table((self.name, "table"), arguments["table"])
         by, parts = _parts(task, table)
         if by is None:
-            said = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
+            in_table = {str(c) for c in table.columns if table[c].notna().all()}  # of every scenario
             pairs = [split_local(str(k), _known(task)) for k in fit.par.index]
-            local = {name for name, entity in pairs if entity is not None} - said
-            set_by = [name for name in _set_by_entity(task) if name not in said]
+            local = {name for name, entity in pairs if entity is not None} - in_table
+            set_by = [name for name in _set_by_entity(task) if name not in in_table]
             without = f"and {arguments['table']} has no column {getattr(task.cost, 'entity', '')!r}."
             options.remember(local and f"{', '.join(sorted(local))} of `scenarios` stay at their start: they are "
                              f"fitted for each entity, {without}")  # fmt: skip
             options.remember(set_by and f"`scenarios` are run with the first entity's {', '.join(set_by)}: the "
                              f"conditions give each its own, {without}")  # fmt: skip
-        found: dict[str, Scenarios] = {}
+        parts_run: dict[str, Scenarios] = {}
         for label, (model, rows) in parts.items():
             own = None if draws is None else draws[[c for c in draws.columns if c in model.parms.index]]
-            found[label] = scenarios(
+            parts_run[label] = scenarios(
                 model, rows, parms=values_for(task, model, fit), parInput=own, seed=options.seed,
                 executor=options.executor, progress=options.progress,
-                checkpoint=options.checkpoint / f"part-{len(found)}", **words,
+                checkpoint=options.checkpoint / f"part-{len(parts_run)}", **keywords,
             )  # fmt: skip
-            if found[label].interrupted:
+            if parts_run[label].interrupted:
                 break
-        result = WhatIf(found, by, source)
+        result = WhatIf(parts_run, by, source)
         failed, of, first = self.failed_runs(result)
         options.remember(failed and f"{failed} of {of} runs of `scenarios` failed and are empty; the first: {first}")
         return result
@@ -135,11 +135,15 @@ class ScenariosStep(CalibrationStep):
         first = str(failures["message"].iloc[0]) if len(failures) else ""
         return len(failures), sum(len(part.names) * len(part.pars) for part in result.parts.values()), first
 
-    def facts(self, found: Findings, result: WhatIf) -> Mapping[str, Any]:
+    def facts(self, findings: Findings, result: WhatIf) -> Mapping[str, Any]:
+        by = result.by if findings.numbered is None else findings.entity_name
+        runs = findings.by_curve({label: part.summary() for label, part in result.parts.items()})
+        several = {label: part for label, part in result.parts.items() if len(part.names) > 1}
+        differences = findings.by_curve({k: part.difference(part.names[0]).summary() for k, part in several.items()})
         return {
-            "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0],
-            "curves": partial(_curves, found, result),
-            "ends": lambda summary: found.with_dates(_ends(summary), summary.x_name),
+            "n": len(next(iter(result.parts.values())).pars), "failed": self.failed_runs(result)[0], "by": by,
+            "curves": partial(_curves, findings, runs, by), "runs": runs, "differences": differences,
+            "ends": lambda summary: findings.with_dates(_ends(summary), summary.x_name),
         }  # fmt: skip
 
 
@@ -172,35 +176,35 @@ def _set_by_entity(task: CalibrationTask) -> list[str]:
 
 
 def _draws(task: CalibrationTask, done: Results, num: int, seed: int) -> tuple[str, pd.DataFrame | None, str]:
-    """Return draws of the chain, or else of the estimates inside their bounds, and what is to be said of them."""
+    """Return the source of the draws, the draws (of the chain, or of the estimates inside their bounds), and a note."""
     if done.get("sample") is not None:
         return "the chain", natural_chain(task, done["sample"]).pars, ""
     fit = best_fit(done)
-    known, told = known_covariance(task, fit)
+    known, note = known_covariance(task, fit)
     if known is None:
-        return "the fit", None, told
+        return "the fit", None, note
     par, C = fit.par[list(known.index)], fit.cov_scaled.loc[known.index, known.index]
     box = {str(n): (task.lower[n], task.upper[n]) for n in par.index}
     try:
         draws = Norm(pd.Series(par.to_dict()), pd.DataFrame(C.to_numpy()), box, num=num, seed=seed)
     except ArgumentError:  # a covariance that is not positive definite, a box that nearly nothing falls into
         return "the fit", None, "the estimates are taken as known: there are no draws from their covariance"
-    return "the fit's covariance", natural(task, draws), told
+    return "the fit's covariance", natural(task, draws), note
 
 
 # --- in the report
 
 
-def _curves(found: Findings, result: WhatIf, **words: str) -> Pictures:
-    first = next(iter(result.parts.values())).summary()
+def _curves(findings: Findings, parts: Mapping[str, ScenarioSummary], by: str | None, **words: str) -> Pictures:
+    first = next(iter(parts.values()))
 
-    def draw(ax: Any, label: str, part: Scenarios, name: str) -> None:
-        summary = part.summary()
-        summary.plot(which=[name], axes=[ax], legpos="above" if name == first.frame["var"].iloc[0] else None)
-        if summary.x_name in (ax.get_xlabel(), ax.get_ylabel()):  # no depth beside the times
-            found.label_x(ax)
+    def draw(ax: Any, label: str, part: ScenarioSummary, name: str) -> None:
+        is_first = part is first and name == part.frame["var"].iloc[0]
+        findings.draw_summary(ax, part, name, legpos="above" if is_first else None)
+        if part.x_name in (ax.get_xlabel(), ax.get_ylabel()):  # no depth next to the times
+            findings.label_x(ax)
 
-    return drawn_parts(result.parts, result.by, draw, **words)
+    return drawn_parts(parts, by, draw, **words)
 
 
 def _ends(summary: Any) -> pd.DataFrame:
