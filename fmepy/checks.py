@@ -147,9 +147,11 @@ def as_list(value: Any, argument: str, error: type[FmepyError] = ArgumentError, 
     if isinstance(value, (str, int, np.integer)):
         return [value]
     try:
-        return list(value)
+        if getattr(value, "ndim", 1) == 1:
+            return list(value)
     except TypeError:
-        raise error(f"`{argument}={shortened(value)}` must be a list of {of}.") from None
+        pass
+    raise error(f"`{argument}={shortened(value)}` must be a list of {of}.")
 
 
 def as_numbers(value: Any, argument: str, error: type[FmepyError] = ArgumentError) -> NDArray[np.float64]:

@@ -14,7 +14,7 @@ from fmepy.designs.criteria import CRITERIA, Criterion
 from fmepy.designs.information import SD, VARIABLE, Readings, errors_of
 from fmepy.designs.joint import JointReadings
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
-from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, check_choice, did_you_mean, listed
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.bends import bends_of
 from fmepy.fitting.profile_result import Profile
@@ -202,6 +202,8 @@ class _Task:
     ) -> None:
         draws = p if isinstance(p, pd.DataFrame) else p.pars if isinstance(p, ModMCMC) else None
         if draws is not None:
+            if not len(draws):
+                raise ParameterError("`p` is a table without rows; give one set of parameters a row.")
             rows = rng.choice(len(draws), size=min(_MOST_DRAWS, len(draws)), replace=False)
             self.points = [draws.iloc[i].astype(float) for i in rows]
         else:
