@@ -211,8 +211,8 @@ def build_schedule(
         lengths: Vector = np.ones(len(ends))  # a difference equation sees the time of the new state
         taken = np.floor((times - start) / h + 1e-6)
     else:
-        own = forcing_jumps(forcings) if kind == "fixed" else forcing_knots(forcings)  # none is stepped over
-        own = snapped(own, np.concatenate([marks, at]))
+        knots = forcing_jumps if kind == "fixed" else forcing_knots  # none is stepped over
+        own = snapped(knots(forcings, start, float(times[-1])), np.concatenate([marks, at]))
         inner = grid[(grid > start) & (grid < last)] if kind == "fixed" else own[(own > start) & (own < times[-1])]
         points = np.unique(np.concatenate([times, inner]))
         points = fixed_grid(points, dt, own) if kind == "fixed" else points

@@ -5,10 +5,13 @@ one, so that runs stop where the polynomial changes. Of anything else it is a su
 neighbours meet, with r_i = min(max(x - x_i, 0), x_{i+1} - x_i)::
 
     f(x) = f(x_0) + sum_i (P_i(r_i) - P_i(0))
+
+Of a remainder of the time, ``t % 365``, it becomes a series that repeats itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -36,19 +39,44 @@ class Series(NamedTuple):
     ----------
     times, values : ndarray
     method : {"linear", "constant"}
+    again : (float, float) or None
+        How long it is from first to last of the times, after which the series begins again, and by how much higher.
     """
 
     times: Vector
     values: Vector
     method: str
+    again: tuple[float, float] | None = None
 
     def at(self, t: Any) -> Vector:
         """Return its values at times; at a jump, the value after it."""
+        if self.method == "constant":  # 0.3 is not before a jump at 3 * 0.1
+            t = t + 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])
+        rise = 0.0
+        if self.again is not None:
+            turns = np.floor((t - self.times[0]) / self.again[0])
+            t, rise = t - turns * self.again[0], turns * self.again[1]
         if self.method == "linear":
-            return np.asarray(np.interp(t, self.times, self.values))
-        near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1
-        place = np.searchsorted(self.times, t + near, side="right") - 1
-        return np.asarray(self.values[np.clip(place, 0, len(self.values) - 1)])
+            values = np.interp(t, self.times, self.values)
+        else:
+            place = np.searchsorted(self.times, t, side="right") - 1
+            values = self.values[np.clip(place, 0, len(self.values) - 1)]
+        return np.asarray(values + rise)
+
+
+class Line(NamedTuple):
+    """A number that is offset + slope * t; with a period only from `begin` on for that long, and then again."""
+
+    offset: float
+    slope: float
+    begin: float = 0.0
+    period: float | None = None
+
+    def modulo(self, divisor: float) -> Line | None:
+        """Return the remainder of a division, None where it does not rise with the time."""
+        if not (self.slope > 0 and divisor > 0 and self.period is None):
+            return None
+        return self._replace(begin=-self.offset / self.slope, period=divisor / self.slope)
 
 
 class SeriesOfTime:
@@ -57,19 +85,17 @@ class SeriesOfTime:
     Parameters
     ----------
     line : callable
-        ``line(x)``: (a, b) where a symbol is a + b t, b > 0; None where it is not.
+        ``line(x)``: the `Line` that a symbol is, with a slope above zero; None where it is none.
     entry : callable
         ``entry(k)``: the symbol that stands for the k-th series.
     most_pieces : float
         Of interpolants of something other than the time.
     """
 
-    def __init__(
-        self, line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any], most_pieces: float
-    ) -> None:
+    def __init__(self, line: Callable[[Any], Line | None], entry: Callable[[int], Any], most_pieces: float) -> None:
         self.line, self._entry, self.most_pieces = line, entry, most_pieces
         self.found: list[Series] = []
-        self._places: dict[tuple[bytes, bytes, str], int] = {}
+        self._places: dict[tuple[Any, ...], int] = {}
 
     def symbol(self, series: Series) -> Any:
         """Return the symbol of a series, the same for equal ones."""
@@ -78,7 +104,7 @@ class SeriesOfTime:
                 f"an interpolant of {len(series.times)} points, at which runs would stop, is more than {MOST_POINTS}; "
                 "thin it out, or give it as a forcing, at whose points they stop however many there are"
             )
-        key = series.times.tobytes(), series.values.tobytes(), series.method
+        key = series.times.tobytes(), series.values.tobytes(), series.method, series.again
         if key not in self._places:
             self._places[key] = len(self.found)
             self.found.append(series)
@@ -90,7 +116,7 @@ _CURRENT: ContextVar[SeriesOfTime | None] = ContextVar("the series of the functi
 
 @contextmanager
 def series_of_time(
-    line: Callable[[Any], tuple[float, float] | None], entry: Callable[[int], Any], most_pieces: float = MOST_PIECES
+    line: Callable[[Any], Line | None], entry: Callable[[int], Any], most_pieces: float = MOST_PIECES
 ) -> Iterator[list[Series]]:
     """Let interpolants of the time become series meanwhile; gives the list of them, see `SeriesOfTime`."""
     series = SeriesOfTime(line, entry, most_pieces)
@@ -135,8 +161,10 @@ class Interpolant:
         line = None if series is None else series.line(x)
         if series is None or line is None:
             value = self._of_pieces(x, MOST_PIECES if series is None else series.most_pieces)
+        elif line.period is not None:
+            return self._again_and_again(series, line)
         else:
-            value, is_held = self._of_time(x, series, *line)
+            value, is_held = self._of_time(x, series, line.offset, line.slope)
             ends = ends if is_held else (None, None)
         for outside, known, is_out in zip(
             (self.left, self.right), ends, (x < self.at[0], x > self.at[-1]), strict=True
@@ -154,6 +182,35 @@ class Interpolant:
             return series.symbol(Series(times, self.values, "linear")), True
         steps = [series.symbol(Series(times[:-1], each, "constant")) for each in (*c, self.at[:-1])]
         return _polynomial(steps[:-1], x - steps[-1]), False
+
+    def _again_and_again(self, series: SeriesOfTime, line: Line) -> Any:
+        """Return its value where x runs through the same numbers in each period."""
+        assert line.period is not None, "x is a remainder"
+        first = line.offset + line.slope * line.begin
+        last, hair = first + line.slope * line.period, 1e-12 * line.slope * line.period
+        inner = self.at[(self.at > first + hair) & (self.at < last - hair)]
+        at = np.concatenate([[first], inner, [last]])
+        c, times = self._around(at[:-1]), line.begin + (at - first) / line.slope
+        values = np.append(c[0], _polynomial(c[:, -1], at[-1] - at[-2]))
+        is_closed = abs(values[-1] - values[0]) <= 1e-12 * np.abs(values).max()
+        as_before, higher = (line.period, 0.0), (line.period, last - first)
+        if len(c) == 2 and is_closed and Interpolant(at, values, c, None, None).is_continuous:
+            return series.symbol(Series(times, np.append(values[:-1], values[0]), "linear", as_before))
+        steps = [series.symbol(Series(times, np.append(e, e[0]), "constant", as_before)) for e in c]
+        if len(c) == 1:
+            return steps[0]
+        x = series.symbol(Series(times[[0, -1]], at[[0, -1]], "linear", higher))  # which does not jump back
+        return _polynomial(steps, x - series.symbol(Series(times, at, "constant", higher)))
+
+    def _around(self, at: Vector) -> Matrix:
+        """Return coefficients of the powers of the distance from other places, those of the piece that begins there."""
+        j = np.clip(np.searchsorted(self.at, at, side="right") - 1, 0, len(self.at) - 2)
+        c, d = self.coefficients[:, j], at - self.at[j]
+        out = np.array([sum(math.comb(m, k) * c[m] * d ** (m - k) for m in range(k, len(c))) for k in range(len(c))])
+        for outside, is_out in ((self.left, at < self.at[0]), (self.right, at >= self.at[-1])):
+            if outside is not None:
+                out[:, is_out] = np.eye(len(c))[:, :1] * outside
+        return out
 
     def _of_pieces(self, x: Any, most: float) -> Any:
         c, width = self.coefficients, np.diff(self.at)

@@ -20,7 +20,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
-from fmepy.language.interpolants import linear, series_of_time
+from fmepy.language.interpolants import Line, linear, series_of_time
 from fmepy.language.tracing import Valueless, decided, of_parts, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
 
@@ -114,29 +114,33 @@ class Tape:
         first = x if isinstance(x, TracedEntry) else x.flat[0] if x.size else None
         return self.steps[first.step].word in TRUTHS if isinstance(first, TracedEntry) else isinstance(first, bool)
 
-    def line_in_time(self, x: Any) -> tuple[float, float] | None:
-        """Return (a, b) where an entry is a + b t, b > 0, else None."""
+    def line_in_time(self, x: Any) -> Line | None:
+        """Return the line in the time that an entry is, with a slope above zero, or a remainder of one; else None."""
         line = self._line(x.step, x.place) if isinstance(x, TracedEntry) else None
-        return line if line is not None and line[1] > 0 else None
+        return line if line is not None and line.slope > 0 else None
 
-    def _line(self, k: int, place: int) -> tuple[float, float] | None:
+    def _line(self, k: int, place: int) -> Line | None:
         step = self.steps[k]
         if step.word == "t" and step.kind == "input":
-            return 0.0, 1.0
+            return Line(0.0, 1.0)
         if step.kind == "constant" and step.values is not None:
-            return float(step.values[place]), 0.0
-        if step.word not in ("add", "subtract", "multiply", "divide") or step.size > 1:
+            return Line(float(step.values[place]), 0.0)
+        if step.word not in ("add", "subtract", "multiply", "divide", "remainder") or step.size > 1:
             return None
         one, other = (self._line(run.step, run.start) for (run,) in step.reads)
-        if one is None or other is None:
+        if one is None or other is None or (one.slope != 0 and other.slope != 0):
             return None
-        (a, b), (c, d) = one, other
+        if step.word == "remainder":
+            return one.modulo(other.offset) if other.slope == 0 else None
+        (a, b, *_), (c, d, *_) = one, other
+        turning = one if b != 0 else other
         if step.word in ("add", "subtract"):
             sign = 1.0 if step.word == "add" else -1.0
-            return a + sign * c, b + sign * d
+            return turning._replace(offset=a + sign * c, slope=b + sign * d)
         if d == 0 and (step.word == "multiply" or c != 0):
-            return (a * c, b * c) if step.word == "multiply" else (a / c, b / c)
-        return (a * c, a * d) if step.word == "multiply" and b == 0 else None
+            factor = c if step.word == "multiply" else 1 / c
+            return turning._replace(offset=a * factor, slope=b * factor)
+        return turning._replace(offset=a * c, slope=a * d) if step.word == "multiply" and b == 0 else None
 
     def each(self, word: str, arguments: Sequence[Any], number: int = 0) -> Any:
         """Note a function of numbers applied to every entry; returns the array of its values."""

@@ -16,8 +16,8 @@ from fmepy.errors import ArgumentError, ModelError, SimulationError, TracingErro
 from fmepy.language.derivatives import derivative
 from fmepy.language.equations import names_in, symbol, symbols
 from fmepy.language.functions import holds_choices
-from fmepy.language.interpolants import Series, series_of_time
-from fmepy.language.nodes import ZERO, Number, Symbol
+from fmepy.language.interpolants import Line, Series, series_of_time
+from fmepy.language.nodes import ZERO, Number, Symbol, in_order
 from fmepy.language.tracing import SymbolArray, Traced, agree, as_expression, at_most, lags_tried, traced, with_symbols
 from fmepy.models.definition.arguments import ModelArguments, as_parms
 from fmepy.models.definition.array_tracing import traced_arrays
@@ -252,14 +252,21 @@ def _traced(rates: RatesFunction, time: str) -> ModelExpressions:
     return ModelExpressions(expressions, own, series=tuple(f for f in _as_forcings(series, rates) if f.name in used))
 
 
-def _line(time: Symbol, x: Any) -> tuple[float, float] | None:
-    """Return (a, b) where a traced number is a + b t, b > 0, else None."""
-    if not isinstance(x, Traced) or x.expression.free_symbols != {time} or holds_choices([x.expression]):
+def _line(time: Symbol, x: Any) -> Line | None:
+    """Return the line in the time that a traced number is, with a slope above zero, or a remainder of one; or None."""
+    if not isinstance(x, Traced) or x.expression.free_symbols != {time}:
         return None
-    slope = derivative(x.expression, time)
+    expression, turns = x.expression, None
+    for remainder in (n for n in in_order([expression]) if n.word == "mod"):
+        (inner, divisor), stand_in = remainder.args, Symbol("remainder")
+        line, outer = _line(time, Traced(inner)), expression.subs({remainder: stand_in})
+        if turns or line is None or not isinstance(divisor, Number) or outer.free_symbols != {stand_in}:
+            return None
+        expression, turns = outer.subs({stand_in: inner}), line.modulo(divisor.value)
+    slope = ZERO if holds_choices([expression]) else derivative(expression, time)
     if not isinstance(slope, Number) or not slope.value > 0:
         return None
-    return float(x.expression.subs({time: ZERO})), slope.value
+    return (turns or Line(0.0, 1.0))._replace(offset=float(expression.subs({time: ZERO})), slope=slope.value)
 
 
 def _name_of_series(k: int, rates: RatesFunction) -> str:

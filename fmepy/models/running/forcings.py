@@ -23,6 +23,9 @@ from fmepy.types import Cube, Matrix, Vector
 
 logger = logging.getLogger(__name__)
 
+MOST_KNOTS = 1e6
+"""Of a series that repeats itself, in a run."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Forcing:
@@ -36,6 +39,8 @@ class Forcing:
     values : ndarray, shape (n_knot,)
     method : {"linear", "constant"}
         "constant" keeps the value of the last knot passed.
+    again : (float, float) or None
+        After how long it begins again, and by how much higher, see `Series`.
     of_function : bool
         Whether the model's function looks it up by itself (`language.interpolants`); nobody gave it.
     """
@@ -44,27 +49,42 @@ class Forcing:
     times: Vector
     values: Vector
     method: str = "linear"
+    again: tuple[float, float] | None = None
     of_function: bool = False
 
     def at(self, t: Any) -> Vector:
         """Return the forcing at times `t`; at a jump, the value after it."""
-        return Series(self.times, self.values, self.method).at(t)
+        return Series(self.times, self.values, self.method, self.again).at(t)
 
-    def knots(self) -> Vector:
-        """Return the times at which the line or the level really changes."""
+    def knots(self, start: float, end: float) -> Vector:
+        """Return the times at which the line or the level really changes, all or, with a period, those of a run."""
         if len(self.times) == 1:
             return np.empty(0)
         if self.method == "constant":
-            return np.asarray(self.times[1:][np.diff(self.values) != 0])
-        slopes = np.concatenate([[0.0], np.diff(self.values) / np.diff(self.times), [0.0]])
-        change = np.abs(np.diff(slopes)) > 1e-12 * (np.abs(slopes[1:]) + np.abs(slopes[:-1]))
-        return np.asarray(self.times[change])
+            at = self.times[1:][np.diff(self.values) != 0]
+        else:
+            slopes = np.diff(self.values) / np.diff(self.times)
+            before, after = (0.0, 0.0) if self.again is None else slopes[[-1, 0]]
+            slopes = np.concatenate([[before], slopes, [after]])
+            change = np.abs(np.diff(slopes)) > 1e-12 * (np.abs(slopes[1:]) + np.abs(slopes[:-1]))
+            at = self.times[change]
+        if self.again is None:
+            return np.asarray(at)
+        period = self.again[0]
+        begins = np.floor((np.array([start, end]) - self.times[0]) / period)
+        if (n := len(at) * (begins[1] - begins[0])) > MOST_KNOTS:
+            raise ModelError(
+                f"The model's function looks up a table of the time with a period of {period:g}: a run from "
+                f"{start:g} to {end:g} would stop {n:.3g} times. Let the run be shorter, or the table coarser."
+            )
+        turns: Vector = np.arange(begins[0], begins[1] + 1)[:, None] * period
+        return np.asarray(np.unique(at + turns))
 
     def line(self, start: Vector, end: Vector) -> tuple[Vector, Vector]:
         """Return (a, b) with ``u = a + b (t - start)`` on segments that hold no knot inside."""
         if self.method == "constant":
             return self.at(0.5 * (start + end)), np.zeros(len(start))
-        a, c = (np.interp(t, self.times, self.values) for t in (start, end))
+        a, c = self.at(start), self.at(end)
         return a, (c - a) / (end - start)
 
 
@@ -155,9 +175,9 @@ def _forcing(name: str, series: Any) -> Forcing:
     return Forcing(name, times, values, method)
 
 
-def forcing_knots(forcings: tuple[Forcing, ...]) -> Vector:
-    """Return all times at which any forcing has a kink or a jump, sorted."""
-    return np.unique(np.concatenate([f.knots() for f in forcings])) if forcings else np.empty(0)
+def forcing_knots(forcings: tuple[Forcing, ...], start: float, end: float) -> Vector:
+    """Return all times at which any forcing has a kink or a jump in a run, sorted; there may be others outside it."""
+    return np.unique(np.concatenate([f.knots(start, end) for f in forcings])) if forcings else np.empty(0)
 
 
 def forcing_lines(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> Matrix:
@@ -175,9 +195,9 @@ def forced_at(forcings: tuple[Forcing, ...], t: float) -> list[float]:
     return forcing_values(forcings, np.array([t]))[:, 0].tolist()  # type: ignore[no-any-return]
 
 
-def forcing_jumps(forcings: tuple[Forcing, ...]) -> Vector:
-    """Return all times at which any forcing jumps, sorted; fixed steps end there."""
-    return forcing_knots(tuple(f for f in forcings if f.method == "constant"))
+def forcing_jumps(forcings: tuple[Forcing, ...], start: float, end: float) -> Vector:
+    """Return all times at which any forcing jumps, see `forcing_knots`; fixed steps end there."""
+    return forcing_knots(tuple(f for f in forcings if f.method == "constant"), start, end)
 
 
 def stage_values(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> Cube:

@@ -213,7 +213,8 @@ def make_runner(
         return None
     if engine.steps:
         times = continued(times, float(timeline.rows[-1]))
-        jumps = snapped(forcing_jumps(definition.forcings), np.concatenate([times, timeline.event_times]))
+        jumps = forcing_jumps(definition.forcings, timeline.start, float(times[-1]))
+        jumps = snapped(jumps, np.concatenate([times, timeline.event_times]))
         grid = fixed_grid(times, options.dt, np.concatenate([timeline.event_times, jumps]))
         fixed = FixedStepper(problem, engine.steps[options.method], grid)
         return ModelRunner(fixed, problem, replace(timeline, knots=jumps))

@@ -93,7 +93,9 @@ class Timeline:
         """Return a timeline whose events lie on the rows that they miss by rounding alone (0.7 and 7 * 0.1)."""
         events = snapped(event_times, np.append(rows, start))
         first = tuple(np.flatnonzero(events == start).tolist())
-        return cls(start, rows, forcings, events, first, int(rows[0] == start), forcing_knots(forcings))
+        return cls(
+            start, rows, forcings, events, first, int(rows[0] == start), forcing_knots(forcings, start, float(rows[-1]))
+        )
 
     def segments(self, crossings: Sequence[tuple[float, int]] = ()) -> tuple[Segment, ...]:
         """Return the run's segments; `crossings` are (time, switch) known beforehand."""

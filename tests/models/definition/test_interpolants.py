@@ -11,6 +11,7 @@ from scipy.integrate import quad
 
 import fmepy as fme
 from fmepy.compiled.python_code import scalar_function
+from fmepy.errors import ModelError
 from fmepy.language.equations import symbols
 from fmepy.models.running.forcings import forced_at
 
@@ -20,6 +21,9 @@ X, Y = np.linspace(0, 3, 7), np.linspace(0, 3, 7) ** 2 / (1 + np.linspace(0, 3, 
 TWO = np.column_stack([V, V[::-1]])
 WIDE = np.linspace(-1.93, 11.9, 57)
 INSIDE = np.append(np.linspace(0.03, 9.97, 57), T[-1])
+
+DAY = np.linspace(0, 4, 161)
+PREVIOUS, SPLINE = interpolate.interp1d(T, V, kind="previous"), interpolate.CubicSpline(T, V)
 
 OBJECTS = {
     "interp1d": (interpolate.interp1d(T, V), INSIDE),
@@ -49,6 +53,13 @@ FORMS = {
     "interp, jumps at ends": (lambda t: np.interp(t, [1, 1, 3, 5, 5], [1, 2, 0, 4, 7]), WIDE),
     "interp, period": (lambda t: np.interp(t, [0.5, 2.0, 3.1], [1.0, 3.0, 2.0], period=4), WIDE),
     "interp of a day": (lambda t: np.interp(t % 4, [0.0, 1.0, 4.0], [1.0, 3.0, 1.0]), WIDE),
+    "interp of many days": (lambda t: np.interp(t % 4, DAY, np.sin(DAY) + DAY), WIDE),
+    "interp of days that close": (lambda t: np.interp(t % 4, DAY, np.sin(np.pi * DAY)), WIDE),
+    "interp of part of a day": (lambda t: np.interp((2 * t + 1) % 5 - 1, [0.0, 1.0, 2.5], [1.0, 3.0, -1.0]), WIDE),
+    "interp of a day, ends": (lambda t: np.interp(t % 4, [1.0, 2.0, 3.0], [1.0, 3.0, 2.0], left=0.0, right=9.0), WIDE),
+    "interp, many in a period": (lambda t: np.interp(t, DAY[:-1], np.cos(DAY[:-1]), period=4), WIDE),
+    "previous of a day": (lambda t: PREVIOUS(t % 3), WIDE),
+    "spline of a day": (lambda t: SPLINE(t % 3 + 0.5), WIDE),
     "interp of another unit": (lambda t: np.interp(2 * t - 3, T, V), WIDE),
     "interp backwards": (lambda t: np.interp(8 - t, T, V), WIDE),
     "piecewise": (lambda t: np.piecewise(t, [t < 3, (t > 4) & (t < 6)], [1.0, lambda x: x**2, 2.0]), WIDE),
@@ -113,6 +124,38 @@ def test_a_function_gives_what_the_same_series_gives_as_a_forcing():
     assert fme.structural_identifiability(looked_up, observed="x").verdicts["k"] == "globally"
 
 
+@pytest.mark.parametrize("ends", [(0.2, 0.2), (0.2, 1.0)], ids=["closed", "with a jump"])
+def test_a_table_of_the_time_of_day_gives_what_the_whole_record_gives(ends):
+    day, use = np.linspace(0, 1, 145), np.sin(np.linspace(0, 20, 145)) ** 8
+    use[[0, -1]] = ends
+    times, n = np.linspace(0.3, 5.3, 11), 6
+    record = (day[:-1] + np.arange(n)[:, None]).ravel(), np.tile(use[:-1], n)
+    if ends[0] != ends[1]:  # within a hair
+        record = np.append(np.sort(np.append(record[0], np.arange(1, n) - 1e-8)), n), np.tile(use, n)
+    by_day = fme.OdeModel(lambda t, x, *, k=0.4: np.interp(t % 1.0, day, use) - k * x, state={"x": 1.0}, times=times)
+    given = fme.OdeModel(lambda t, x, *, k=0.4, u=0.0: u - k * x, state={"x": 1.0}, times=times, forcings={"u": record})
+    assert by_day.engine == "compiled", by_day.engine_note
+    words = {"process_noise": {"x": 0.1}, "measurement_noise": {"x": 0.05}}
+    data = given().iloc[1:].assign(x=lambda d: d["x"] + 0.05 * np.cos(7 * d["time"]))
+    for one, other in [
+        (by_day()["x"], given()["x"]),
+        (by_day(times=[0.3, 5.9])["x"], given(times=[0.3, 5.9])["x"]),  # beyond the model's own times
+        (by_day.bind(["k"]).sensitivities([0.5])[1], given.bind(["k"]).sensitivities([0.5])[1]),
+        (by_day.replace(method="rk4", dt=1 / 288)()["x"], given()["x"]),  # which stops at jumps, as the others do
+        *((fme.FimlofCost(m, data, **words)() for m in (by_day, given)),),
+    ]:
+        np.testing.assert_allclose(one, other, rtol=1e-5)
+
+
+def test_a_table_of_the_time_of_day_stops_a_run_a_million_times_at_most():
+    day = np.linspace(0, 1, 145)
+    model = fme.OdeModel(
+        lambda t, x, *, k=0.4: np.interp(t % 1.0, day, np.sin(day)) - k * x, state={"x": 1.0}, times=[0, 1e5]
+    )
+    with pytest.raises(ModelError, match=r"period of 1: a run from 0 to 100000 would stop 1\.44e\+07 times"):
+        model()
+
+
 def test_values_that_are_parameters_make_a_sum_of_hats():
     def rates(t, x, *, k=0.4, a=2.0, b=0.5):
         return np.interp(t, [0, 3, 4, 10], [1.0, a, b, a]) - k * x
@@ -157,9 +200,10 @@ def test_where_a_function_finds_it_does_not_matter(rates):
     [
         lambda t: np.interp(t, T, V),
         lambda t: np.interp(2 * (t - 1) * 3 / 4 + 0.25, T, V),
+        lambda t: np.interp(3 * (t + 1) % 7 / 2, T, V),
         interpolate.CubicSpline(T, V),
     ],
-    ids=["interp", "interp of another unit", "spline"],
+    ids=["interp", "interp of another unit", "interp of a day", "spline"],
 )
 def test_loops_over_arrays_have_it_too_in_runs_and_at_rest(f):
     n = 300
@@ -174,7 +218,7 @@ def test_loops_over_arrays_have_it_too_in_runs_and_at_rest(f):
     times = np.linspace(0, 10, 6)
     model = fme.OdeModel(rates, **words, times=times, rtol=1e-8, atol=1e-10)
     assert model.definition.arrays is not None, model.engine_note
-    assert len(model.definition.forcings) in (1, 5)
+    assert len(model.definition.forcings) in (1, 4, 5)
     first = fme.OdeModel(lambda t, x, *, k=0.4: k * f(t) - x, state={"x": 0.1}, times=times, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(model()["x0"], first()["x"], rtol=1e-6)
     S = model.bind(["k"]).sensitivities([0.4])[1][:, 0, 0]
