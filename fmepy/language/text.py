@@ -351,7 +351,7 @@ def read_value(value: Any, where: str) -> Any:
         return value
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 
