@@ -104,3 +104,16 @@ def test_a_published_model_gives_what_desolve_gives(name):
 
 def test_roots_are_where_desolve_finds_them():
     np.testing.assert_allclose(models()["hunted"][0].hits()["time"], KNOWN["hits"], rtol=1e-8)
+
+
+def test_a_slow_root_of_a_stiff_model_is_passed_once():
+    """Robertson's kinetics with the roots and the tolerances of deSolve's page on lsodar, which finds 2.07e7."""
+    text = "d(A)/dt = -k1*A + k3*B*C\nd(B)/dt = k1*A - k3*B*C - k2*B*B\nd(C)/dt = k2*B*B"
+    model = fme.OdeModel(
+        text, state={"A": 1, "B": 0, "C": 0}, times=np.append(0, 0.4 * 10.0 ** np.arange(11)),
+        parms={"k1": 0.04, "k2": 3e7, "k3": 1e4}, events=[{"root": "A - 1e-4"}, {"root": "C - 1e-2"}],
+        rtol=1e-4, atol={"A": 1e-6, "B": 1e-10, "C": 1e-6},
+    )  # fmt: skip
+    hits = model.hits()  # explicit steps made so many crossings of the first that the run failed
+    assert hits["root"].tolist() == ["C - 1e-2", "A - 1e-4"]
+    np.testing.assert_allclose(hits["time"], [0.264019, 2.0795e7], rtol=1e-3)
