@@ -146,12 +146,13 @@ def as_list(value: Any, argument: str, error: type[FmepyError] = ArgumentError, 
     """
     if isinstance(value, (str, int, np.integer)):
         return [value]
+    is_flat = getattr(value, "ndim", 1) <= 1
     try:
-        if getattr(value, "ndim", 1) == 1:
+        if is_flat:
             return list(value)
     except TypeError:
         pass
-    raise error(f"`{argument}={shortened(value)}` must be a list of {of}.")
+    raise error(f"`{argument}={shortened(value)}` must be a {'' if is_flat else 'flat '}list of {of}.")
 
 
 def as_numbers(value: Any, argument: str, error: type[FmepyError] = ArgumentError) -> NDArray[np.float64]:

@@ -72,7 +72,7 @@ def test_changed_arguments_merge_what_is_by_name_and_replace_the_rest():
         (lambda cost, fit: fme.modFit(cost, method=np.array([])), "`method=array.* is not known"),
         (lambda cost, fit: cost.model.replace(engine=[]), r"`engine=\[\]` is not known"),
         (lambda cost, fit: cost.model.replace(engine="scipy", bandwidth=np.eye(2)), r"`bandwidth=array[\s\S]* must be"),
-        (lambda cost, fit: fme.structural_identifiability(cost, known=np.eye(2)), "`known=array.* must be a list"),
+        (lambda cost, fit: fme.structural_identifiability(cost, known=np.eye(2)), "`known=array.* must be a flat list"),
         (lambda cost, fit: fme.Grid1D.growing(0, "10", 20, first=0.1), "`end='10'` must be a finite number"),
         (lambda cost, fit: fme.Grid1D.growing(0, 10, 20, first=None), "`first=None` must be a finite number"),
         (lambda cost, fit: fme.continuation(REST, np.eye(2), (0, 1)), "`parameter`: .* is none of the model"),
