@@ -162,8 +162,7 @@ class Grid1D:
 
         powers = np.arange(n)
         factor = brentq(lambda q: first * (q**powers).sum() - span, 1.0, (span / first) ** (1 / (n - 1)), xtol=1e-15)
-        inner = start + first * np.cumsum(factor**powers)[:-1]
-        return cls(np.concatenate([[start], inner, [end]]), area=area)
+        return cls(np.concatenate([[start], start + first * np.cumsum(factor**powers)[:-1], [end]]), area=area)
 
     def phase(self, fraction: Any) -> Grid1D:
         """Return what a phase takes of the grid, such as porewater by the porosity, and solids by one minus that.
