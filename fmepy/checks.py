@@ -115,7 +115,7 @@ def between_0_and_1(value: Any, argument: str, hint: str = ", such as 0.95") -> 
 
 def as_number(value: Any) -> float:
     """Return a float, NaN for what is no number (a truth value is none)."""
-    if isinstance(value, (bool, np.bool_, str)) or np.ndim(value) != 0:
+    if isinstance(value, (bool, np.bool_, str, np.complexfloating)) or np.ndim(value) != 0:
         return np.nan
     try:
         return float(value)
@@ -146,18 +146,23 @@ def as_list(value: Any, argument: str, error: type[FmepyError] = ArgumentError, 
     """
     if isinstance(value, (str, int, np.integer)):
         return [value]
+    is_flat = getattr(value, "ndim", 1) <= 1
     try:
-        return list(value)
+        if is_flat:
+            return list(value)
     except TypeError:
-        raise error(f"`{argument}={shortened(value)}` must be a list of {of}.") from None
+        pass
+    raise error(f"`{argument}={shortened(value)}` must be a {'' if is_flat else 'flat '}list of {of}.")
 
 
 def as_numbers(value: Any, argument: str, error: type[FmepyError] = ArgumentError) -> NDArray[np.float64]:
     """Return an array of floats, NaN and infinity among them; raise an error, of a kind, for what is no number."""
     try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        raise error(f"`{argument}={shortened(value)}` must hold numbers.") from None
+        if not np.iscomplexobj(value):
+            return np.asarray(value, dtype=float)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise error(f"`{argument}={shortened(value)}` must hold numbers.")
 
 
 def as_path(value: Any, argument: str = "path", such_as: str = "") -> Path:

@@ -196,7 +196,8 @@ def fit_boundary(
     check_choice(strategy, STRATEGIES, "strategy")
     _check_model(model)
     check_unknowns(p, model)
-    count = 1 if segments == "auto" else whole_number(segments, "segments", 1, hint=', or "auto"')
+    is_auto = isinstance(segments, str) and segments == "auto"
+    count = 1 if is_auto else whole_number(segments, "segments", 1, hint=', or "auto"')
     max_iter = whole_number(max_iter, "max_iter", 1)
     tol = between_0_and_1(tol, "tol", ", such as 1e-8")
     if path is not None and segments == 1:
@@ -240,7 +241,7 @@ def fit_boundary(
         gains=() if gain is None else gains_among(parameters.names, model, gain),
     )
     why = ""
-    if segments == "auto":
+    if is_auto:
         from fmepy.boundary.shooting_auto import number_of_segments
 
         count, why = number_of_segments(problem)

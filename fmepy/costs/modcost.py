@@ -465,7 +465,7 @@ def _warn_of_ties(grid: Vector, x: str) -> None:
 
 def _ranges(grid: Vector, curves: dict[str, tuple[Vector, Vector]], outside: str) -> dict[str, tuple[float, float]]:
     """Return the range of x in which observations may lie: the model's, or with "drop" that of its usable rows."""
-    if outside == "drop":
+    if isinstance(outside, str) and outside == "drop":
         return {name: (used[0], used[-1]) for name, (used, _) in curves.items()}
     ends = (grid[0], grid[-1]) if _ascends(grid) else (np.nanmin(grid), np.nanmax(grid))
     return dict.fromkeys(curves, (float(ends[0]), float(ends[1])))

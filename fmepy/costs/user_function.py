@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from fmepy.checks import as_numbers
 from fmepy.costs.base import CostData, KnownData, OfData
 from fmepy.costs.bound_mapped import mapped
 from fmepy.costs.modcost import ModCost
@@ -161,7 +162,7 @@ def _user_jac(jac: Any, parameters: Parameters, args: Any, kwargs: Any) -> Calla
     user, tied = UserFunction(jac, parameters, args, kwargs, called="jac"), ties_of(parameters)
 
     def jacobian(theta: Vector) -> Matrix:
-        J = np.asarray(user(theta), dtype=float)
+        J = as_numbers(user(theta), "jac(p)")
         of_all = tied is not None and J.ndim > 0 and J.shape[-1] == len(tied.full_names)
         return np.asarray(tied.pull(theta, J)) if tied is not None and of_all else J
 

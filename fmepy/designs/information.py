@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import finite_number
 from fmepy.costs.noise import ERR, names_of_noise
 from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
@@ -170,9 +171,9 @@ class Readings:
             lacking = sorted(set(table[VARIABLE]) - set(self._sd))
             if lacking:
                 raise ArgumentError(f"`sd` has no value of {listed(lacking)}.")
-            return np.array([float(self._sd[v]) for v in table[VARIABLE]])
+            return np.array([finite_number(self._sd[v], f"sd[{v!r}]") for v in table[VARIABLE]])
         if self._sd is not None:
-            return np.full(len(table), float(self._sd))
+            return np.full(len(table), finite_number(self._sd, "sd"))
         if self.is_cost and self.asked.weight != "none":  # the error of a variable, whatever is read of it
             c = self.asked.comparison
             by_variable = dict(zip(c.names, 1 / c.weights, strict=True))

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_rng, whole_number
+from fmepy.checks import as_list, as_rng, whole_number
 from fmepy.designs.criteria import CRITERIA, Criterion
 from fmepy.designs.information import SD, VARIABLE, Readings, errors_of
 from fmepy.designs.joint import JointReadings
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
-from fmepy.errors import ArgumentError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, ParameterError, check_choice, did_you_mean, listed
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.bends import bends_of
 from fmepy.fitting.profile_result import Profile
@@ -24,6 +24,7 @@ from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.priors import as_prior
 from fmepy.results.tables import Part, as_html, bullets, heading, long_table
+from fmepy.tables.columns import finite_numbers
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
 
@@ -202,8 +203,10 @@ class _Task:
     ) -> None:
         draws = p if isinstance(p, pd.DataFrame) else p.pars if isinstance(p, ModMCMC) else None
         if draws is not None:
+            if not len(draws):
+                raise ParameterError("`p` is a table without rows; give one set of parameters a row.")
             rows = rng.choice(len(draws), size=min(_MOST_DRAWS, len(draws)), replace=False)
-            self.points = [draws.iloc[i].astype(float) for i in rows]
+            self.points = [pd.Series(r, list(draws.columns)) for r in finite_numbers(draws.iloc[rows], "p")]
         else:
             own = getattr(asked, "parms", None)
             read = as_parameters(p.par if isinstance(p, Profile) else p, own, argument="p")
@@ -234,7 +237,8 @@ class _Task:
             if not isinstance(self._for, Mapping):
                 raise ArgumentError('`for_` of criterion="c" is a prediction, such as {"time": 10, "variable": "y"}.')
         elif self._for is not None:
-            names = [self._for] if isinstance(self._for, str) else list(self._for)
+            if not (names := as_list(self._for, "for_")):
+                raise ArgumentError("`for_` is empty; name the parameters in question.")
             for name in names:
                 if name not in self.names:
                     near = did_you_mean(name, self.names)

@@ -112,7 +112,7 @@ class ReadingsInTime(DesignSpace):
     def __init__(self, task: Any, times: Any, variables: Any, min_gap: float) -> None:
         self.task, self.min_gap = task, finite_number(min_gap, "min_gap")
         ends = numbers_of_times(times, task.readings[0].calendar)
-        if len(ends) != 2:
+        if np.shape(ends) != (2,):
             raise ArgumentError(f"`times={times!r}` must be two bounds, such as (0, 48).")
         low, high = map(float, ends)
         if not low < high:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import between_0_and_1
+from fmepy.checks import as_numbers, between_0_and_1
 from fmepy.errors import ArgumentError, did_you_mean, listed
 from fmepy.fitting.result import ModFit
 from fmepy.numerics.differences import central_differences
@@ -102,10 +102,10 @@ def derived(fit: ModFit, function: Callable[[Any], Any], *, level: float = 0.95,
 
 def _named(result: Any) -> tuple[list[Any], Any]:
     if isinstance(result, Mapping):
-        return list(result), np.array([float(v) for v in result.values()])
+        return list(result), as_numbers(list(result.values()), "function(fit.par)")
     if isinstance(result, pd.Series):
-        return list(result.index), result.to_numpy(dtype=float)
-    values = np.atleast_1d(np.asarray(result, dtype=float)).ravel()
+        return list(result.index), as_numbers(result, "function(fit.par)")
+    values = np.atleast_1d(as_numbers("None" if result is None else result, "function(fit.par)")).ravel()
     return list(range(len(values))), values
 
 

@@ -30,6 +30,7 @@ from fmepy.fitting.lmfit_result import lmfit_at
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.reading import SCALES, ends_of_reading, quantile_of, sds_of_draws, sds_of_fit, transforms
 from fmepy.models.base import keep_within, simulate_many
+from fmepy.models.bound_simulator import Simulator
 from fmepy.models.on_grid import cells_of_model, profiles_at_rest
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import check_not_local
@@ -297,20 +298,20 @@ def _with_fixed(model: Any, fit: ModFit, have: list[str]) -> Any:
 
 def _of_function(model: Any, fit: ModFit) -> tuple[_Place, Matrix, Cube, list[str]]:
     names = [str(n) for n in fit.par.index]
-    positional = tuple(names) == generated_names(len(names))
     theta = fit.par.to_numpy(dtype=float)
-
-    def table(q: Vector) -> pd.DataFrame:
-        return pd.DataFrame(model(q.copy() if positional else dict(zip(names, map(float, q), strict=True))))
-
-    base = table(theta)
+    simulator = _as_simulator(model, names, theta)
     se = np.sqrt(np.maximum(np.diag(fit.cov_scaled.to_numpy()), 0.0))
     step = np.where(np.isfinite(se) & (se > 0), 0.01 * se, 1e-5 * np.maximum(np.abs(theta), 1e-8))
     box = fit.lower.to_numpy(dtype=float), fit.upper.to_numpy(dtype=float)
-    values = base.iloc[:, 1:].to_numpy(dtype=float)
-    slopes = central_differences(lambda q: table(q).iloc[:, 1:].to_numpy(dtype=float), theta, step, box, base=values)
-    place = str(base.columns[0]), base.iloc[:, 0].to_numpy(), [str(c) for c in base.columns[1:]]
-    return place, values, slopes, names
+    values = simulator.run(theta)
+    slopes = central_differences(simulator.run, theta, step, box, base=values)
+    return (simulator.x_name, simulator.x, list(simulator.var_names)), values, slopes, names
+
+
+def _as_simulator(model: Any, names: list[str], theta: Vector) -> Simulator:
+    """Return a function of a plain vector from one of the user, whose parameters have these names."""
+    positional = tuple(names) == generated_names(len(names))
+    return as_simulator(model, theta if positional else dict(zip(names, theta.tolist(), strict=True)))
 
 
 def _check_scale(model: Any, fit: ModFit, used: list[str]) -> None:
@@ -397,9 +398,7 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[_Place, Cube,
         bound, place = _bound(model, used, times)
         Y, why = simulate_many(bound, draws[used].to_numpy(dtype=float))
         return place, np.asarray(Y), why
-    positional = tuple(names) == generated_names(len(names))
-    first = draws.iloc[0].to_numpy(dtype=float)
-    simulator = as_simulator(model, first if positional else dict(zip(names, first.tolist(), strict=True)))
+    simulator = _as_simulator(model, names, draws.iloc[0].to_numpy(dtype=float))
     Y = np.full((len(draws), len(simulator.x), len(simulator.var_names)), np.nan)
     why = np.full(len(draws), "", dtype=object)
     for i, theta in enumerate(draws.to_numpy(dtype=float)):

@@ -60,7 +60,7 @@ OTHER_WORDS = {  # what numpy and other languages call our functions
     **{other: name for name, f in TABLE.items() if f.in_text for other in f.numpy if other != name},
     **dict.fromkeys(("mod", "remainder"), "%"),
     **dict.fromkeys(("ifelse", "Piecewise"), "where"),
-    "ln": "log", "sgn": "sign", "ceiling": "ceil",
+    "ln": "log", "sgn": "sign", "ceiling": "ceil", "lagvalue": "lag(x, tau)",
 }  # fmt: skip
 _RELATIONS: dict[type[ast.cmpop], str] = {
     ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="
@@ -351,7 +351,7 @@ def read_value(value: Any, where: str) -> Any:
         return value
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
 
 

@@ -59,7 +59,7 @@ class JumpFunction:
             given = [given[n] for n in names]
         elif isinstance(given, Mapping):
             raise ArgumentError(f"`jump` returned {listed(given)}; all of {listed(names)} are needed.")
-        out = np.array(given, dtype=float).reshape(-1)
+        out = np.array(as_numbers(given, "jump(p)")).reshape(-1)
         if out.shape != (len(names),):
             raise ArgumentError(f"`jump` returned {out.size} values for {len(names)} parameters.")
         if np.isnan(out).any():
@@ -109,7 +109,7 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     else:
         try:
             given = np.array(jump, dtype=float)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             of_fit = f" Give the fit in the place of `p`, or jump=fit.cov_scaled * 2.4**2 / {len(names)}."
             own = "" if getattr(jump, "cov_scaled", None) is None else of_fit
             raise ArgumentError(

@@ -209,7 +209,7 @@ def _named(given: Any, argument: str) -> tuple[list[str] | None, Vector]:
             return [str(k) for k in given], np.array([float(v) for v in given.values()])
         items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
         return None, np.array([float(v) for v in items])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"`{argument}` must hold numbers; got {given!r}.") from None
 
 

@@ -297,6 +297,8 @@ def as_user_table(result: Any, map: int | str | None) -> UserTable:
         return _from_columns(Columns(result, "func"), map)
     if hasattr(result, "model") and hasattr(result, "residuals") and hasattr(result, "var"):
         raise ArgumentError("`func` returned a ModCost; the model's own output is needed: a table, or one row.")
+    if np.iscomplexobj(result):
+        raise ArgumentError("`func` returned complex numbers; return their real and imaginary parts apart.")
     try:
         values = np.asarray("" if result is None else result, dtype=float)  # numpy takes None for NaN
     except (TypeError, ValueError):

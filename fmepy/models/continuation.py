@@ -135,7 +135,7 @@ def continuation(
     """
     if not isinstance(model, SteadyModel):
         raise ArgumentError(f"`model` must be a SteadyModel; got {type(model).__name__}.")
-    if parameter not in list(model.parms.index):
+    if not isinstance(parameter, str) or parameter not in list(model.parms.index):
         near = did_you_mean(parameter, model.parms.index)
         raise ArgumentError(f"`parameter`: {parameter!r} is none of the model.{near}")
     try:

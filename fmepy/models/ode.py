@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_number
 from fmepy.errors import ModelError, SimulationError, check_choice, counted, warn
 from fmepy.language.equations import Equations
 from fmepy.models.bound_ode import BoundOde
@@ -310,7 +311,7 @@ class OdeModel(ProfileModel):
         algebraic: Sequence[str] | None = None,
         grid: Grid1D | None = None,
     ) -> None:
-        engine = registry.ALIASES.get(engine, engine)
+        engine = registry.ALIASES.get(engine, engine) if isinstance(engine, str) else engine
         check_choice(engine, ("auto", *registry.engine_names()), "engine")
         given = dict(locals())
         most = 10**6 if registry.asks_for_equations(engine) else MOST_TRACED_STATES
@@ -468,7 +469,7 @@ def _bandwidth(bandwidth: Any, is_compiled: bool, n: int) -> tuple[int, int]:
     if is_compiled:
         raise ModelError("`bandwidth` is for models that run on scipy; this one is compiled. Pass engine='scipy'.")
     pair = (bandwidth, bandwidth) if np.ndim(bandwidth) == 0 else tuple(bandwidth)
-    if len(pair) != 2 or any(b not in range(n) for b in pair):
+    if len(pair) != 2 or any(as_number(b) not in range(n) for b in pair):
         raise ModelError(
             f"`bandwidth={bandwidth!r}` must be a whole number, or two (lower, upper), from 0 to {n - 1}, for there "
             f"{'is' if n == 1 else 'are'} {counted(n, 'state')}."

@@ -11,6 +11,7 @@ import pandas as pd
 
 from fmepy.errors import ModelError, check_choice
 from fmepy.language.tracing import lags_tried
+from fmepy.models.definition.arguments import as_state
 from fmepy.models.engines.registry import ENGINES
 from fmepy.models.ode import MOST_TRACED_STATES, OdeModel
 from fmepy.models.steady_rates import check_species
@@ -211,5 +212,5 @@ def ode_1d(
     0     0  0.00  0.000  0.000
     1     1  0.92  0.319  0.082
     """
-    check_species(len(y), nspec)
+    check_species(len(as_state(y)), nspec)
     return ode(y, times, func, parms, rtol=rtol, atol=atol)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import finite_number, positive_number, whole_number
+from fmepy.checks import as_numbers, finite_number, positive_number, whole_number
 from fmepy.compiled.status import ENDLESS
 from fmepy.errors import ArgumentError, ModelError, SimulationError
 from fmepy.models.definition.arguments import as_state
@@ -176,11 +176,8 @@ class _Asked:
         if not callable(func):
             raise ModelError(f"`func` must be a function func(t, y, parms); got {type(func).__name__}.")
         self.index = as_state(y) if isinstance(y, Mapping | pd.Series) else None
-        try:
-            start = list(self.index.values()) if self.index is not None else np.ravel(y)
-            self.y = np.array(start, dtype=float)
-        except (TypeError, ValueError):
-            raise ModelError(f"`y` must be numbers, or numbers by name; got {y!r}.") from None
+        start = as_numbers(list(self.index.values()) if self.index is not None else y, "y", ModelError)
+        self.y = np.array(start).ravel()
         if not self.y.size or not np.isfinite(self.y).all():
             raise ModelError("`y` must hold at least one number, all of them finite.")
         n = self.y.size

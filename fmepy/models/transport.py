@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.checks import whole_number
+from fmepy.checks import finite_number, whole_number
 from fmepy.errors import ArgumentError, check_choice, warn
 from fmepy.models.definition.arguments import check_increasing, finite_numbers
 from fmepy.models.definition.array_tracing import as_traced, between_forms, is_traced, require
@@ -152,6 +152,7 @@ class Grid1D:
         >>> Grid1D.growing(0, 7, 3, first=1)
         Grid1D of 3 cells from 0 to 7, widths 1 to 4, area 1
         """
+        start, end, first = (finite_number(v, k) for v, k in ((start, "start"), (end, "end"), (first, "first")))
         span, n = end - start, whole_number(n, "n", 2)
         if not 0 < first <= span / n:
             raise ArgumentError(
@@ -161,8 +162,7 @@ class Grid1D:
 
         powers = np.arange(n)
         factor = brentq(lambda q: first * (q**powers).sum() - span, 1.0, (span / first) ** (1 / (n - 1)), xtol=1e-15)
-        inner = start + first * np.cumsum(factor**powers)[:-1]
-        return cls(np.concatenate([[start], inner, [end]]), area=area)
+        return cls(np.concatenate([[start], start + first * np.cumsum(factor**powers)[:-1], [end]]), area=area)
 
     def phase(self, fraction: Any) -> Grid1D:
         """Return what a phase takes of the grid, such as porewater by the porosity, and solids by one minus that.
@@ -464,7 +464,7 @@ def _as_numbers(value: Any, argument: str) -> Any:
         if value is None or isinstance(value, str | bytes) or (type(value) in (float, int) and not isfinite(value)):
             raise ValueError
         return value if is_traced(value) or isinstance(value, float | int) else np.asarray(value, dtype=float)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         hint = f" Write its values, such as {argument}=f(grid.edges)." if callable(value) else ""
         raise ArgumentError(f"`{argument}={value!r}`: transport needs finite numbers.{hint}") from None
 

@@ -211,7 +211,7 @@ def _finite(values: Iterable[Any], names: Sequence[str], argument: str) -> Vecto
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
         try:
             out[i] = float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ParameterError(f"`{argument}`: {name!r} is {value!r}; a number is needed.") from None
         if not np.isfinite(out[i]):
             raise ParameterError(f"`{argument}`: {name!r} is {out[i]}; a finite number is needed.")
@@ -331,7 +331,7 @@ def _one_bound(bound: UserBounds, names: Sequence[str], free: float, argument: s
             )
     try:
         out = np.array([free if v is None else float(v) for v in values])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ParameterError(f"`{argument}` must hold numbers; got {bound!r}.") from None
     return np.where(np.isnan(out), free, out)
 

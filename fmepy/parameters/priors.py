@@ -86,7 +86,7 @@ def _number_of(prior: Callable[[Any], Any], parameters: Parameters, theta: Vecto
     except KeyError as error:
         raise ArgumentError(f"`prior` asks for {error}; there are {listed(parameters.names)}.") from error
     try:
-        (value,) = np.ravel(found)
+        (value,) = np.ravel(found).tolist()
         return float(value)
     except (TypeError, ValueError):
         raise ArgumentError(f"`prior` returned {found!r}; -2 log density is needed, one number.") from None

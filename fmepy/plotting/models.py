@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_list
 from fmepy.errors import ArgumentError, DataError
 from fmepy.parameters.selection import chosen
 from fmepy.plotting.axes import DASHES, color, each_panel, get_axes, name_columns, picture, set_axes
@@ -89,7 +90,8 @@ def plot_model(
             raise ArgumentError("Of profiles in time one table is drawn, as images; cost.plot() draws them with data.")
         return draw_images(tables[0], chosen(which, list(tables[0].columns[2:])), axes, **kwargs)
     x = str(tables[0].columns[0])
-    if labels is not None and (isinstance(labels, str) or len(labels) != len(tables)):
+    labels = None if labels is None else as_list(labels, "labels")
+    if labels is not None and len(labels) != len(tables):
         raise ArgumentError(f"`labels={labels!r}` must be a list of {len(tables)} texts, one per output.")
     known = list(dict.fromkeys(c for t in tables for c in _numeric_columns(t)))
     profiles = [v for v in tables[0].attrs.get("profiles", ()) if v in known]
@@ -102,7 +104,7 @@ def plot_model(
     unnamed = {"label": None} if labels is None else {}
 
     def draw(ax: Axes, name: str) -> None:
-        for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):  # type: ignore[list-item]
+        for table, style, label in zip(tables, styles, labels or [None] * len(tables), strict=True):
             if name in table.columns:
                 line, dot = (table.iloc[:, 0], table[name]), {"marker": "o"} if len(table) == 1 else {}
                 ax.plot(*(line[::-1] if upright else line), **{**dot, **style, "label": label})

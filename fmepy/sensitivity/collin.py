@@ -292,7 +292,7 @@ def _parts(sensfun: Any) -> tuple[list[str], Matrix, NDArray[Any] | None]:
 def _matrix(table: Any) -> Matrix:
     try:
         return np.array(table, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(
             f"`sensfun` must be what sensFun returns, sensFun(cost), or a table of numbers; got {type(table).__name__}."
         ) from None

@@ -422,7 +422,7 @@ def _numbers(values: Any, argument: str) -> Vector:
     items = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
     try:
         out = np.array([float(v) for v in items])
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"`{argument}` must hold numbers; got {values!r}.") from None
     if out.size == 0 or not np.isfinite(out).all() or np.any(out == 0):
         raise ArgumentError(f"`{argument}` must hold finite numbers other than 0; got {values!r}.")

@@ -340,5 +340,5 @@ def numbers_of_times(times: Any, calendar: Any = None, what: str = "`times`") ->
     refuse_dates(sheet.frame["times"].tolist(), what, ArgumentError)
     try:
         return np.atleast_1d(np.asarray(times, dtype=float))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise ArgumentError(f"{what} must hold numbers, as the model's times are; got {times!r}.") from None

@@ -210,6 +210,7 @@ def test_expressions_have_the_values_that_python_gives_them(text):
         ("exp(**x)", 1, "no arguments by name"),
         ("Exp(x)", 1, "Did you mean 'exp'?"),
         ("ln(x)", 1, "Did you mean 'log'?"),
+        ("lagvalue(x)", 1, "Did you mean 'lag(x, tau)'?"),
         ("print(x)", 1, "not a function of the model language"),
         ("eval(x)", 1, "not a function of the model language"),
         ("r(1 - N)", 1, "A product is written with *"),

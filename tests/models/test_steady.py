@@ -364,7 +364,7 @@ def test_negative_concentrations_are_told():
         (lambda: fme.steady_1d(np.ones(7), oxygen, nspec=2), "7 states, which is not a multiple of nspec", ModelError),
         (lambda: fme.ode_1d(np.ones(7), [0, 1], oxygen, nspec=2), "not a multiple of nspec=2", ModelError),
         (lambda: fme.steady([1.0], "prey"), "must be a function", ModelError),
-        (lambda: fme.steady(["a"], prey), "`y` must be numbers", ModelError),
+        (lambda: fme.steady(["a"], prey), "must hold numbers", ModelError),
         (lambda: fme.steady([np.nan], prey), "finite", ModelError),
         (lambda: fme.steady([1.0, 1.0], lambda t, y, p: y[0]), "1 value", ModelError),
         (lambda: fme.steady([1.0, 1.0], lambda t, y, p: p["k"] * y, {}), "KeyError: 'k'", ModelError),

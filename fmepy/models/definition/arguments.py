@@ -69,7 +69,7 @@ def finite_numbers(values: Any, argument: str, error: type[ArgumentError] = Mode
     """Return numbers as an array; what is none, or not finite, is refused."""
     try:
         out: Vector = np.array(values, dtype=float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise error(f"`{argument}` must be numbers; got {values!r}.") from None
     if not np.isfinite(out).all():
         raise error(f"`{argument}` holds NaN or infinite numbers.")

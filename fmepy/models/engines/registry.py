@@ -76,7 +76,15 @@ def _checked(engine: Engine, definition: Definition, limited: bool) -> str:
 
 
 def heirs(engine: Engine, definition: Definition) -> list[Engine]:
-    """Return what takes over the runs that `engine` could not finish: LSODA, unless it would do the same again."""
+    """Return what takes over the runs that `engine` could not finish: LSODA, unless it would do the same again.
+
+    Before it, where there are root events, the stiff method alone: beside a root each crossing begins again with the
+    explicit one, whose errors in a stiff state may carry the root to and fro without end.
+    """
     has_conditions = definition.equations is not None and holds_choices(definition.equations.rates)
     same = engine.name == scipy_steppers.ENGINE.name and not has_conditions
-    return [] if engine.steps or definition.has_delays or same else [scipy_steppers.RETRY]
+    is_stiff_left = (
+        engine.name == explicit.ENGINE.name and definition.roots and not explicit.STIFF.why_not(definition, False)
+    )
+    before = [explicit.STIFF] if is_stiff_left else []
+    return [] if engine.steps or definition.has_delays or same else [*before, scipy_steppers.RETRY]

@@ -491,8 +491,9 @@ class Crossings:
         if self._at_one_time > MOST_AT_ONE_TIME or self._are_endless(t):
             names = "; ".join(self.table.roots[j].label for j in through)
             reason = f"there would be more than {MOST_HITS:,} crossings of roots"
-            reason = "time stands still" if self._at_one_time > MOST_AT_ONE_TIME else reason
-            raise SimulationError(f"{reason}, the last of {names}", time=t, exploded=True)
+            is_still = self._at_one_time > MOST_AT_ONE_TIME  # maybe by the solver's error alone: another may pass
+            reason = "time stands still" if is_still else reason
+            raise SimulationError(f"{reason}, the last of {names}", time=t, exploded=not is_still)
         slow = np.abs(speed) * SLOW < self._fastest  # slower than crossings are
         self._touching = {j for j in through if slow[j] and self._turns(j, t, z, f, speed[j])}
         self._touching |= self._only_touching(through, t, z, f, speed)

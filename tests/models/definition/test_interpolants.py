@@ -22,6 +22,8 @@ WIDE = np.linspace(-1.93, 11.9, 57)
 INSIDE = np.append(np.linspace(0.03, 9.97, 57), T[-1])
 
 WEEK, STEPS = interpolate.CubicSpline(T[:8], V[:8]), interpolate.interp1d(T, V, kind="previous")
+DAY = np.linspace(0, 4, 161)
+PREVIOUS, SPLINE = interpolate.interp1d(T, V, kind="previous"), interpolate.CubicSpline(T, V)
 
 OBJECTS = {
     "interp1d": (interpolate.interp1d(T, V), INSIDE),
@@ -57,6 +59,13 @@ FORMS = {
     "spline of a day": (lambda t: WEEK(t % 7), WIDE),
     "spline of a day, outside": (lambda t: WEEK(1.5 * t % 12 - 2), WIDE),
     "steps of a day": (lambda t: STEPS(t % 10), WIDE),
+    "interp of many days": (lambda t: np.interp(t % 4, DAY, np.sin(DAY) + DAY), WIDE),
+    "interp of days that close": (lambda t: np.interp(t % 4, DAY, np.sin(np.pi * DAY)), WIDE),
+    "interp of part of a day": (lambda t: np.interp((2 * t + 1) % 5 - 1, [0.0, 1.0, 2.5], [1.0, 3.0, -1.0]), WIDE),
+    "interp of a day, ends": (lambda t: np.interp(t % 4, [1.0, 2.0, 3.0], [1.0, 3.0, 2.0], left=0.0, right=9.0), WIDE),
+    "interp, many in a period": (lambda t: np.interp(t, DAY[:-1], np.cos(DAY[:-1]), period=4), WIDE),
+    "previous of a day": (lambda t: PREVIOUS(t % 3), WIDE),
+    "spline of part of a year": (lambda t: SPLINE(t % 3 + 0.5), WIDE),
     "interp of another unit": (lambda t: np.interp(2 * t - 3, T, V), WIDE),
     "interp backwards": (lambda t: np.interp(8 - t, T, V), WIDE),
     "piecewise": (lambda t: np.piecewise(t, [t < 3, (t > 4) & (t < 6)], [1.0, lambda x: x**2, 2.0]), WIDE),
@@ -178,6 +187,29 @@ def test_a_map_looks_up_the_day_of_the_year():
         x.append(0.4 * x[-1] + of_day(n))
     assert model.engine == "compiled", model.engine_note
     np.testing.assert_allclose(model()["x"], x, rtol=1e-12)
+
+
+@pytest.mark.parametrize("ends", [(0.2, 0.2), (0.2, 1.0)], ids=["closed", "with a jump"])
+def test_a_table_of_the_time_of_day_gives_what_the_whole_record_gives(ends):
+    day, use = np.linspace(0, 1, 145), np.sin(np.linspace(0, 20, 145)) ** 8
+    use[[0, -1]] = ends
+    times, n = np.linspace(0.3, 5.3, 11), 6
+    record = (day[:-1] + np.arange(n)[:, None]).ravel(), np.tile(use[:-1], n)
+    if ends[0] != ends[1]:  # within a hair
+        record = np.append(np.sort(np.append(record[0], np.arange(1, n) - 1e-8)), n), np.tile(use, n)
+    by_day = fme.OdeModel(lambda t, x, *, k=0.4: np.interp(t % 1.0, day, use) - k * x, state={"x": 1.0}, times=times)
+    given = fme.OdeModel(lambda t, x, *, k=0.4, u=0.0: u - k * x, state={"x": 1.0}, times=times, forcings={"u": record})
+    assert by_day.engine == "compiled", by_day.engine_note
+    words = {"process_noise": {"x": 0.1}, "measurement_noise": {"x": 0.05}}
+    data = given().iloc[1:].assign(x=lambda d: d["x"] + 0.05 * np.cos(7 * d["time"]))
+    for one, other in [
+        (by_day()["x"], given()["x"]),
+        (by_day(times=[0.3, 5.9])["x"], given(times=[0.3, 5.9])["x"]),  # beyond the model's own times
+        (by_day.bind(["k"]).sensitivities([0.5])[1], given.bind(["k"]).sensitivities([0.5])[1]),
+        (by_day.replace(method="rk4", dt=1 / 288)()["x"], given()["x"]),  # which stops at jumps, as the others do
+        *((fme.FimlofCost(m, data, **words)() for m in (by_day, given)),),
+    ]:
+        np.testing.assert_allclose(one, other, rtol=1e-5)
 
 
 def test_values_that_are_parameters_make_a_sum_of_hats():
