@@ -134,7 +134,7 @@ class Converter:
         self._count(node, depth)
         match node:
             case ast.Constant(value=int() | float()):
-                return self._folded(float, node, node.value)
+                return folded(self.tree, float, node, node.value)
             case ast.Name():
                 return self._name(node)
             case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div()):
@@ -192,7 +192,7 @@ class Converter:
             if isinstance(op, ast.Div) and isinstance(value, float) and value == 0:
                 raise self._error("{} is zero: a division by zero", part)
             if len(total) == 1 and isinstance(total[0], float) and isinstance(value, float):
-                total = [self._folded(_ARITHMETIC[type(op)], node, total[0], value)]
+                total = [folded(self.tree, _ARITHMETIC[type(op)], node, total[0], value)]
             elif isinstance(op, ast.Div):
                 total.append(power(value, -1.0))
             else:
@@ -201,7 +201,7 @@ class Converter:
 
     def _power(self, base: Value, exponent: Value, node: ast.expr) -> Value:
         if isinstance(base, float) and isinstance(exponent, float):
-            return self._folded(math.pow, node, base, exponent)
+            return folded(self.tree, math.pow, node, base, exponent)
         return self._tidy(power(base, exponent), node)
 
     def _modulo(self, a: Value, b: Value, node: ast.expr) -> Value:
@@ -222,7 +222,7 @@ class Converter:
         if name == "pow":
             return self._power(values[0], values[1], node)
         if all(isinstance(v, float) for v in values):
-            return self._folded(TABLE[name].value, node, *values)
+            return folded(self.tree, TABLE[name].value, node, *values)
         if name == "log" and len(values) == 2:
             return self._tidy(call("log", values[0]) / call("log", values[1]), node)
         return self._tidy(call(name, *values), node)
@@ -263,22 +263,13 @@ class Converter:
         if depth > MAX_NESTING:
             raise self._error(f"this is nested more than {MAX_NESTING} levels deep; split it into assignments", node)
 
-    def _folded(self, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
-        """Return the float of a constant piece."""
-        return folded(self.tree, function, node, *values)
-
     def _tidy(self, expr: Node, node: ast.expr) -> Value:
         """Return an expression; what is a number after all as a float."""
-        return self._folded(float, node, expr.value) if isinstance(expr, Number) else expr
+        return folded(self.tree, float, node, expr.value) if isinstance(expr, Number) else expr
 
     def _error(self, message: str, node: ast.expr) -> ModelTextError:
         """Return the error that points at `node`; braces in the message stand for what the user wrote there."""
-        return error_of(self.tree, message, node)
-
-
-def error_of(tree: Tree, message: str, node: ast.AST) -> ModelTextError:
-    """Return the error that points at `node`; braces in the message stand for what the user wrote there."""
-    return tree.error(message.format(tree.text(node)) if "{}" in message else message, node)
+        return self.tree.error(message, node)
 
 
 def folded(tree: Tree, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
@@ -286,27 +277,27 @@ def folded(tree: Tree, function: Callable[..., Any], node: ast.expr, *values: An
     try:
         result = float(function(*values))
     except (ValueError, ZeroDivisionError):
-        raise error_of(tree, "{} has no finite real value", node) from None
+        raise tree.error("{} has no finite real value", node) from None
     except OverflowError:
         result = math.inf
     if math.isnan(result):
-        raise error_of(tree, "{} has no finite real value", node)
+        raise tree.error("{} has no finite real value", node)
     if not math.isfinite(result):
-        raise error_of(tree, "{} is beyond the range of floating point", node)
+        raise tree.error("{} is beyond the range of floating point", node)
     return result
 
 
 def refused(tree: Tree, node: ast.expr) -> ModelTextError:
     """Return the error for something that is not on the white list."""
     kind = type(node.op) if isinstance(node, (ast.BinOp, ast.UnaryOp)) else type(node)
-    return error_of(tree, f"{{}} is not allowed here: {_HINTS.get(kind, _ALLOWED)}", node)
+    return tree.error(f"{{}} is not allowed here: {_HINTS.get(kind, _ALLOWED)}", node)
 
 
 def relation_words(tree: Tree, node: ast.Compare) -> list[str]:
     """Return the signs of a comparison: < <= > >= == != and no others."""
     for op, place in zip(node.ops, node.comparators, strict=True):
         if type(op) not in _RELATIONS:
-            raise error_of(tree, "compare with <, <=, >, >=, == or !=", place)
+            raise tree.error("compare with <, <=, >, >=, == or !=", place)
     return [_RELATIONS[type(op)] for op in node.ops]
 
 
@@ -319,24 +310,24 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
         case ast.Name(id=name) if name in functions:
             pass
         case ast.Name(id="d" | "next"):
-            raise error_of(tree, "{} stands only on the left of '='", node)
+            raise tree.error("{} stands only on the left of '='", node)
         case ast.Name(id=name):
             near = f" Did you mean {OTHER_WORDS[name]!r}?" if name in OTHER_WORDS else did_you_mean(name, functions)
             near += f" Of a table: table(x, {name})." if "table" in functions and len(node.args) == 1 else ""
-            raise error_of(
-                tree, f"{name!r} is not a function of the model language.{near} A product is written with *; the "
+            raise tree.error(
+                f"{name!r} is not a function of the model language.{near} A product is written with *; the "
                 f"functions are {listed(sorted(functions), most=40)}", node
             )  # fmt: skip
         case ast.Attribute(attr=name) if name in functions:
-            raise error_of(tree, f"{{}} is not allowed here: write {name}(...)", node.func)
+            raise tree.error(f"{{}} is not allowed here: write {name}(...)", node.func)
         case _:
             return ""
     function, n = functions[name], len(node.args)
     if node.keywords:
-        raise error_of(tree, f"{name}(...) takes no arguments by name", node)
+        raise tree.error(f"{name}(...) takes no arguments by name", node)
     if not function.least <= n <= function.most:
         wanted = f"{function.least}" if function.least == function.most else f"{function.least} to {function.most}"
-        raise error_of(tree, f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given", node)
+        raise tree.error(f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given", node)
     return name
 
 

@@ -72,8 +72,9 @@ class Tree:
     shift: int
 
     def error(self, message: str, node: ast.AST | None = None) -> ModelTextError:
-        """Return the error that points at `node`, or at the start of the expression."""
+        """Return the error that points at `node` (default: the start); braces in the message stand for its text."""
         node = self.node if node is None else node
+        message = message.replace("{}", self.text(node)) if "{}" in message else message
         row, offset = node.lineno - 1, node.col_offset  # type: ignore[attr-defined]  # every expression has a place
         line = self.code.split("\n")[row]
         column = _column(line, len(_python(line).encode()[:offset].decode(errors="ignore")))
