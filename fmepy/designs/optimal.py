@@ -19,11 +19,10 @@ from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.bends import bends_of
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
-from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.priors import as_prior
-from fmepy.results.tables import Part, as_html, bullets, heading, long_table
+from fmepy.results.tables import Part, Shown, bullets, heading, table
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
 
@@ -33,7 +32,7 @@ _ROUNDS = 50
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OptimalDesign(Saved):
+class OptimalDesign(Shown):
     """A design; made by `design`.
 
     Attributes
@@ -83,12 +82,10 @@ class OptimalDesign(Saved):
 
         return plot_design(self, which, axes=axes, **words)
 
-    def __repr__(self) -> str:
-        return "\n".join([f"Design of {len(self.chosen)} readings", self.chosen.to_string(index=False), *self.told()])
-
-    def _repr_html_(self) -> str:
-        parts: list[Part] = [heading(f"Design of {len(self.chosen)} readings"), long_table(self.chosen)]
-        return as_html([*parts, *bullets(self.told())])
+    def shown(self) -> list[Part]:
+        """Return the readings, and what was found in sentences."""
+        head = heading(f"Design of {len(self.chosen)} readings")
+        return [head, table(self.chosen, index=False), *bullets(self.told(), "")]
 
 
 def _short(value: float) -> str:

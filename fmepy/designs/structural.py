@@ -16,9 +16,8 @@ from fmepy.designs.power_series import PRIME, SingularStartError, Truncated
 from fmepy.designs.remainders import independent, null_space
 from fmepy.designs.uniqueness import unique_parameters
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
-from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Node, Symbol, as_node
-from fmepy.results.tables import Part, as_html, bullets, heading, long_table
+from fmepy.results.tables import Part, Shown, bullets, heading, table
 from fmepy.types import IntMatrix
 from fmepy.vocabulary import own_words
 
@@ -30,7 +29,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StructuralIdentifiability(Saved):
+class StructuralIdentifiability(Shown):
     """Which parameters of a model perfect data would fix; made by `structural_identifiability`.
 
     Attributes
@@ -78,14 +77,11 @@ class StructuralIdentifiability(Saved):
             said.append(f"All would be fixed if {' and '.join(parts)}.")
         return [*said, *self.notes]
 
-    def __repr__(self) -> str:
+    def shown(self) -> list[Part]:
+        """Return the verdicts, and what was found in sentences."""
         head = f"Structural identifiability, observed {listed(self.observed)}"
         head += f", known {listed(self.known)}" if self.known else ""
-        return "\n".join([head, self.verdicts.to_string(), *self.told()])
-
-    def _repr_html_(self) -> str:
-        parts: list[Part] = [heading("Structural identifiability"), long_table(self.verdicts.to_frame())]
-        return as_html([*parts, *bullets(self.told())])
+        return [heading(head), table(self.verdicts.to_frame()), *bullets(self.told(), "")]
 
 
 @own_words
