@@ -9,7 +9,7 @@ import pytest
 from numpy import zeros
 
 import fmepy as fme
-from fmepy.language.stand_ins import taking_symbols
+from fmepy.language.symbolic_copy import accepting_symbols
 from fmepy.language.tracing import SymbolArray, traced
 
 TIMES = np.linspace(0, 3, 7)
@@ -156,7 +156,7 @@ def test_grids_that_write_into_arrays_of_zeros(function):
 
 
 def test_the_function_and_its_modules_stay_as_they_are():
-    copy = taking_symbols(by_function_beside, SymbolArray)
+    copy = accepting_symbols(by_function_beside, SymbolArray)
     d = copy(0.0, np.array([traced("a"), traced("b"), traced("c")], dtype=object), {"k": 2.0})
     assert isinstance(d, SymbolArray)
     assert type(np.zeros(1)) is np.ndarray
@@ -166,7 +166,9 @@ def test_the_function_and_its_modules_stay_as_they_are():
 
 
 def test_plain_numbers_give_plain_numbers():
-    copy = taking_symbols(lambda x: (math.floor(x), math.log(8.0, 2.0), math.pi, np.zeros(2, dtype=int)), SymbolArray)
+    copy = accepting_symbols(
+        lambda x: (math.floor(x), math.log(8.0, 2.0), math.pi, np.zeros(2, dtype=int)), SymbolArray
+    )
     floor, log, pi, whole = copy(2.5)
     assert (floor, log, pi) == (2, 3.0, math.pi)
     assert whole.dtype == int
@@ -174,7 +176,7 @@ def test_plain_numbers_give_plain_numbers():
 
 def test_what_is_no_python_function_comes_back():
     partial = functools.partial(by_entry, 0.0)
-    assert taking_symbols(partial, SymbolArray) is partial
+    assert accepting_symbols(partial, SymbolArray) is partial
 
 
 outside = np.zeros(3)
