@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from fmepy.designs.power_series import PRIME, inverse
-from fmepy.designs.remainders import echelon, independent, null_space, small_fraction
+from fmepy.designs.prime_field import echelon, independent, null_space, small_fraction
 from fmepy.types import IntMatrix
 
 _MOST_TERMS = 150  # of a function of degree two
@@ -51,7 +51,7 @@ def _blocks(V: IntMatrix) -> list[list[int]]:
     return sorted(sorted(g) for g in groups)
 
 
-def _same(spaces: Sequence[IntMatrix]) -> list[list[Fraction]] | None:
+def _same_space(spaces: Sequence[IntMatrix]) -> list[list[Fraction]] | None:
     """Return a space that is the same at all points, in small fractions."""
     first, *others = (echelon(s)[0] for s in spaces)
     if any(s.shape != first.shape or (s != first).any() for s in others):
@@ -83,7 +83,7 @@ def _texts(
     names: Sequence[str], spaces: Sequence[IntMatrix], text: Callable[[Sequence[str], Sequence[int]], str]
 ) -> list[str]:
     """Return the functions that are fixed, by what they are orthogonal to; none where that differs between points."""
-    rows = _same(spaces)
+    rows = _same_space(spaces)
     return [] if rows is None else [text(names, v) for v in _orthogonal(rows)]
 
 
