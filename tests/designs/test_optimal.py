@@ -226,6 +226,7 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
     best = fme.design(CHAIN, {"k1": 0.7, "k2": 0.2}, times=(0, 20), n=3, seed=1)
     assert "Design of 3 readings" in repr(best)
     assert "<table" in best._repr_html_()
+    assert best.to_markdown().startswith("**Design of 3 readings**")
     axes = best.plot()
     assert [ax.get_title() for ax in axes] == ["A", "B"]
     plt.close("all")
