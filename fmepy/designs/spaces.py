@@ -239,7 +239,7 @@ def _with_variables(readings: Readings, table: pd.DataFrame, variables: Any) -> 
     if holds_dates(table[readings.x]):
         days = numbers_of_times(table[readings.x], readings.calendar, f"`candidates`, column {readings.x!r}")
         table = table.assign(**{readings.x: days})
-    table = table.assign(**{readings.x: as_numbers(table[readings.x], f"candidates[{readings.x!r}]")})
+    as_numbers(table[readings.x], f"candidates[{readings.x!r}]")  # raises an error for text
     names = readings.variables if variables is None else as_list(variables, "variables")
     if VARIABLE not in table.columns:
         table = table.merge(pd.DataFrame({VARIABLE: names}), how="cross")
