@@ -503,8 +503,8 @@ def test_no_class_name_stands_in_two_rooms():
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
     "language": 2_155, "compiled": 5_695, "models": 9_425, "costs": 5_440, "filtering": 3_105, "fimlof": 3_795,
-    "fitting": 4_815, "mcmc": 2_920, "boundary": 2_265, "dmi": 4_385, "exchange": 3_845, "designs": 1_570,
-    "montecarlo sensitivity": 2_540, "workflow": 4_750, "plotting": 2_230,
+    "fitting": 4_815, "mcmc": 2_915, "boundary": 2_265, "dmi": 4_385, "exchange": 3_845, "designs": 1_570,
+    "montecarlo sensitivity": 2_530, "workflow": 4_750, "plotting": 2_230,
     "tables journal parallel results": 3_120, "parameters numerics root": 2_965,
 }  # fmt: skip
 SLACK = 100  # lines below which a figure follows its room down
