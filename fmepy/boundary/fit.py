@@ -1,4 +1,4 @@
-"""fit_boundary: find what is unknown of a model from observations taken as boundary conditions."""
+"""fit_boundary: estimate the unknowns of a model from observations as boundary conditions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from fmepy.boundary.problem import BoundaryProblem, Solution
 from fmepy.boundary.result import BoundaryFit
-from fmepy.boundary.unknowns import Asked, asked_of_entities, check_unknowns, gains_among, names_in_order, starts_of
+from fmepy.boundary.unknowns import Requested, check_unknowns, entity_unknowns, gains_among, names_in_order, starts_of
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.costs.base import minus2loglik_of_squares, variances
 from fmepy.costs.entities import read_entity_column
@@ -146,7 +146,7 @@ def fit_boundary(
 
     Both are Gauss-Newton steps on single shooting, so that the answer is that of ``modFit(SimulationCost(...))``, with
     the same residuals and the same covariance. A step after which the equations cannot be run, or which brings the
-    solution by less than a tenth of what was foretold nearer to the observations, is solved for again with damping, as
+    solution by less than a tenth of what was predicted nearer to the observations, is solved for again with damping, as
     Levenberg and Marquardt do, until neither is so (column ``damping``; 0 of a plain step). A fit that ends otherwise
     than by the tolerance has ``converged`` false, the last iterate in ``par``, and says what to do in ``message``;
     corrections that no longer shrink, as they are of the size of the solver's error, count as converged, and are told.
@@ -216,12 +216,12 @@ def fit_boundary(
         cost = _cost(model, obs, gain, names_in_order(p, map(str, model.parms.index)), noise, **words)
         parameters = as_parameters(p, cost.parms)
     else:
-        asked = asked_of_entities(p, model, _further_names(model, gain))
+        unknowns = entity_unknowns(p, model, _further_names(model, gain))
         texts = read_entity_column(as_table(obs), entity).texts
-        each: dict[str, Any] = {local_name(n, t): None for n in asked.local if n in asked.further for t in texts}
-        given = each | asked.spread(asked.given, texts)
-        cost = _cost(model, obs, gain, given, noise, entity=entity, entity_parms=asked.local, **words)
-        parameters, lower, upper = _of_entities(asked, cost, lower, upper)
+        each: dict[str, Any] = {local_name(n, t): None for n in unknowns.local if n in unknowns.further for t in texts}
+        guesses = each | unknowns.spread(unknowns.guesses, texts)
+        cost = _cost(model, obs, gain, guesses, noise, entity=entity, entity_parms=unknowns.local, **words)
+        parameters, lower, upper = _of_entities(unknowns, cost, lower, upper)
     low, high = as_bounds(lower, upper, parameters.names)
     check_inside(parameters.values, low, high, parameters.names)
     _check_enough(parameters.names, len(cost.comparison))
@@ -254,12 +254,12 @@ def fit_boundary(
 
 
 def _check_noise_of_gain(gain: Any, noise: Mapping[str, Any]) -> None:
-    """Refuse words of noise without the gain that follows from it."""
-    said = [argument for argument, value in noise.items() if value is not None]
-    if said and not (isinstance(gain, str) and gain == STATIONARY):
+    """Raise an ArgumentError for noise without gain="stationary"."""
+    names = [argument for argument, value in noise.items() if value is not None]
+    if names and not (isinstance(gain, str) and gain == STATIONARY):
         own = f"gain={gain!r} is your own.{did_you_mean(gain, [STATIONARY])}" if isinstance(gain, str) else ""
         raise ArgumentError(
-            f"`{said[0]}` is what gain='stationary' follows from; "
+            f"`{names[0]}` is what gain='stationary' follows from; "
             f"{own or ('there is no gain here.' if gain is None else 'a gain of your own needs none.')} Errors of the "
             "observations are given by `err` or `weight`; modFit of a SimulationCost or FimlofCost estimates noise."
         )
@@ -272,23 +272,23 @@ def _further_names(model: Any, gain: Any) -> tuple[str, ...]:
 
 
 def _cost(
-    model: Any, obs: Any, gain: Any, given: Mapping[str, Any], noise: Mapping[str, Any], **words: Any
+    model: Any, obs: Any, gain: Any, guesses: Mapping[str, Any], noise: Mapping[str, Any], **words: Any
 ) -> SimulationCost:
-    """Return model and observations as a cost; with a gain, that of the model which they correct.
+    """Return model and observations as a cost; with a gain, that of the model corrected by them.
 
-    `given` holds the unknowns and their first guesses, of several experiments by the names of all of them.
+    `guesses` holds the unknowns and their first guesses, of several experiments by the names of all of them.
     """
     if gain is None:
         return SimulationCost(model, obs, **words)
     further = _further_names(model, gain)
     of_model = list(map(str, model.parms.index))
     known = [*of_model, *further]
-    check_names(dict.fromkeys(split_local(k, known)[0] for k in given), known, argument="p")
-    own = {k: v for k, v in given.items() if split_local(k)[0] in further}
+    check_names(dict.fromkeys(split_local(k, known)[0] for k in guesses), known, argument="p")
+    own = {k: v for k, v in guesses.items() if split_local(k)[0] in further}
     as_parameters({k: v for k, v in own.items() if v is not None} or {"none": 0.0}, argument="p")
     for name in set(further) - set(names_taken(model)):
-        told = {k: v for k, v in own.items() if split_local(k)[0] == name} or {name: None}
-        if missing := [k for k, v in told.items() if v is None]:
+        values = {k: v for k, v in own.items() if split_local(k)[0] == name} or {name: None}
+        if missing := [k for k, v in values.items() if v is None]:
             raise ArgumentError(
                 f"`gain` uses {name!r}, which the model does not have, so that it is unknown and needs a first guess: "
                 f"add {{{missing[0]!r}: 0.0}} to `p`, with the guesses of the other unknowns, or write a number."
@@ -311,15 +311,15 @@ def _check_model(model: Any) -> None:
 
 
 def _of_entities(
-    asked: Asked, cost: SimulationCost, lower: UserBounds, upper: UserBounds
+    unknowns: Requested, cost: SimulationCost, lower: UserBounds, upper: UserBounds
 ) -> tuple[Parameters, UserBounds, UserBounds]:
     """Return the unknowns of several experiments, with first guesses, and their bounds."""
-    assert cost.experiments is not None, "asked of several experiments"
+    assert cost.experiments is not None, "a cost of several experiments"
     texts, own = cost.experiments.column.texts, cost.parms
-    wanted = asked.spread(asked.given, texts)
+    wanted = unknowns.spread(unknowns.guesses, texts)
     check_names(wanted, own.index, argument="p")
     guesses = {name: own[name] if value is None else value for name, value in wanted.items()}
-    return as_parameters(guesses, own), asked.bound(lower, texts), asked.bound(upper, texts)
+    return as_parameters(guesses, own), unknowns.bound(lower, texts), unknowns.bound(upper, texts)
 
 
 def _check_enough(names: Sequence[str], n_obs: int) -> None:
@@ -333,14 +333,14 @@ def _check_enough(names: Sequence[str], n_obs: int) -> None:
 def _result(problem: BoundaryProblem, outcome: Solution, why: str) -> BoundaryFit:
     modcost = tabulate(problem.cost.comparison, outcome.modelled)
     trajectory = outcome.trajectory
-    told = [*filter(None, [outcome.message, why])]
+    messages = [*filter(None, [outcome.message, why])]
     if trajectory is None:
         try:
             trajectory = problem.cost.run(dict(zip(problem.names, outcome.theta.tolist(), strict=True)))
         except SimulationError as error:
-            told.append(f"The path cannot be run to the end of the model's times: {error}")
+            messages.append(f"The path cannot be run to the end of the model's times: {error}")
     return BoundaryFit(
-        fit=_as_modfit(problem, outcome, modcost, told),
+        fit=_as_modfit(problem, outcome, modcost, messages),
         trajectory=trajectory,
         segments=problem.segments,
         entity=problem.cost.entity,
@@ -348,15 +348,15 @@ def _result(problem: BoundaryProblem, outcome: Solution, why: str) -> BoundaryFi
     )
 
 
-def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, told: list[str]) -> ModFit:
+def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, messages: list[str]) -> ModFit:
     """Return the estimate as a fit like any other."""
     theta, c = outcome.theta, problem.cost.comparison
     n, ssr = len(c), modcost.model
-    held = (theta == problem.lower) | (theta == problem.upper)
-    at_bound = tuple(name for name, is_held in zip(problem.names, held, strict=True) if is_held)
+    is_at_bound = (theta == problem.lower) | (theta == problem.upper)
+    at_bound = tuple(name for name, is_at in zip(problem.names, is_at_bound, strict=True) if is_at)
     observed = modcost.data
     with_errors = np.isfinite(observed.errors).any()
-    worth = _solver_error(problem, outcome, ssr)
+    error = _solver_error(problem, outcome, ssr)
     no_freedom = (
         f"{n} observations for {n} unknowns leave no degrees of freedom: no residual variance, no standard errors."
         if n == theta.size
@@ -378,8 +378,8 @@ def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, to
         rank=theta.size if outcome.curvature is None else Spectrum.of(outcome.curvature).rank,
         cost=modcost,
         method=problem.method,
-        converged=outcome.converged and not is_too_large(worth),
-        message=" ".join(filter(None, [*told, *on_a_bound(at_bound), no_freedom, told_error(worth)])),
+        converged=outcome.converged and not is_too_large(error),
+        message=" ".join(filter(None, [*messages, *on_a_bound(at_bound), no_freedom, told_error(error)])),
         iterations=len(outcome.iterations),
         rsstrace=outcome.iterations["residual"].to_numpy(dtype=float) ** 2,
         gradient=np.nan,
@@ -388,14 +388,14 @@ def _as_modfit(problem: BoundaryProblem, outcome: Solution, modcost: ModCost, to
         with_prior=False,
         bounds=(problem.lower.copy(), problem.upper.copy()),
         transforms={n: kind for n in problem.names if (kind := kinds.get(split_local(n, kinds)[0]))},
-        solver_error=worth,
+        solver_error=error,
         error_estimated=not with_errors,
         data=observed,
     )
 
 
 def _solver_error(problem: BoundaryProblem, outcome: Solution, ssr: float) -> float | None:
-    """Return what the solver's own error is worth; None where residuals say nothing of that of the data."""
+    """Return the effect of the solver's own error; None where residuals do not measure the errors of the data."""
     c = problem.cost.comparison
     if (
         outcome.linearised is None

@@ -1,4 +1,4 @@
-"""What `fit_boundary` hands to a way of solving, and what it gets back."""
+"""The problem that `fit_boundary` hands to a solver, and the solution that comes back."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class BoundaryProblem:
     strategy : {"complementary", "particular"}
     segments : int
     gain, path
-        As given.
+        As the user gave them.
     gains : tuple of int
-        Which unknowns are in the gain, and nowhere else.
+        The unknowns that are in the gain alone.
     tol : float
         Relative corrections of the unknowns below it count as none.
     max_iter : int
@@ -58,7 +58,7 @@ class BoundaryProblem:
 
     @cached_property
     def objective(self) -> Objective:
-        """The cost as a function of the unknowns, bound when it is first asked for."""
+        """The cost as a function of the unknowns, bound at first use."""
         given = dict(zip(self.names, self.start.tolist(), strict=True))
         objective = as_objective(self.cost, given, hold_engine=True)
         keep_within(objective.bound, self.lower, self.upper)
@@ -67,7 +67,7 @@ class BoundaryProblem:
     @property
     def x(self) -> Vector:
         """Times of the observations, shape (n_obs,)."""
-        assert self.cost.places.x is not None, "fit_boundary asks for times"
+        assert self.cost.places.x is not None, "fit_boundary requires times"
         return self.cost.places.x
 
     @property
@@ -83,7 +83,7 @@ class BoundaryProblem:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Solution:
-    """What a way of solving comes to.
+    """The result of a solver.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""What `fit_boundary` returns: the estimate with its covariance, the way to it, and the fitted path."""
+"""The result of `fit_boundary`: the estimate with its covariance, the steps, and the fitted path."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from fmepy.results.tables import Part, Shown, as_html, long_table, wrapped
 from fmepy.types import AxesArray, Cube
 
 
-class OfFit:
-    """What holds a fit, `fit`, and is taken for it: it has all that a `ModFit` has."""
+class WithFit:
+    """Base of results with a field `fit`, a `ModFit`, all attributes of which they have too."""
 
     __slots__ = ()
     fit: ModFit
@@ -36,13 +36,13 @@ class OfFit:
         interrupted: bool
 
     def __getattr__(self, name: str) -> Any:
-        if name == "fit" or name.startswith("_"):  # while it is made
+        if name == "fit" or name.startswith("_"):  # before it is set
             raise AttributeError(name)
         return getattr(self.fit, name)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
-class BoundaryFit(OfFit, Shown):
+class BoundaryFit(WithFit, Shown):
     """Result of `fit_boundary`.
 
     Attributes
@@ -149,7 +149,7 @@ class BoundaryFit(OfFit, Shown):
         return plot_boundary(self, obs, which=which, axes=axes, **kwargs)
 
     def shown(self) -> list[str | Part]:
-        """Return how it was solved, the estimates, the steps, and how it ended."""
+        """Return the method, the estimates, the steps, and the message."""
         how = {"complementary": "complementary functions", "particular": "particular solutions"}
         pieces = f", {self.segments} segments, defect {self.defect:.2g}" if self.segments > 1 else ""
         verdict = "converged" if self.converged else "NOT converged"

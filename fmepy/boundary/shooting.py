@@ -37,12 +37,12 @@ import numpy as np
 import pandas as pd
 
 from fmepy.boundary.problem import BoundaryProblem, Solution
-from fmepy.boundary.shooting_gains import check_gain, free_gains
+from fmepy.boundary.shooting_gains import check_gain, fit_gains
 from fmepy.boundary.shooting_linear import Linear, ShootingStep, curvature, undetermined
-from fmepy.boundary.shooting_misfit import LAST, misfit_of, settled
+from fmepy.boundary.shooting_misfit import LAST, check_misfit, misfit_of
 from fmepy.boundary.shooting_segments import DEFECT, LONGEST, Iterate, Segments
 from fmepy.boundary.shooting_starts import composed, first_starts, following, other_paths, squares_of, starts_at
-from fmepy.boundary.superposition import SOLVER_ERROR, is_negligible, no_longer_shrinks
+from fmepy.boundary.superposition import SOLVER_ERROR, has_stalled, is_negligible
 from fmepy.errors import ArgumentError, SimulationError
 from fmepy.parallel.interruption import check_stop, outermost
 from fmepy.parameters.names import split_local
@@ -65,12 +65,12 @@ _CONTRACTION = 0.7
 """Of the length of an exact step to that of the one before, at most."""
 _FIRST_DAMPING, _MOST_DAMPING = 1e-3, 1e8
 _HELPS, _LEAST_GAIN = 0.01, 1e-7
-"""Of the fall that was foretold, at least; least fall of the squares that exact steps with damping are taken for."""
+"""Of the fall that was predicted, at least; least fall of the squares that exact steps with damping are taken for."""
 
 
 @dataclass(eq=False)
 class _Search:
-    """The iteration, with what it has noted."""
+    """The iteration with its records."""
 
     problem: BoundaryProblem
     segments: Segments
@@ -84,9 +84,9 @@ class _Search:
     exact: int = 0  # steps, of all
     failures: int = 0
     last_failure: str = ""
-    held: dict[int, float] = field(default_factory=dict)  # unknowns whose steps are given
+    held: dict[int, float] = field(default_factory=dict)  # unknowns with fixed steps
 
-    # --- what is measured
+    # --- scales, defects, squares
 
     @cached_property
     def _least_scale(self) -> Vector:
@@ -142,7 +142,7 @@ class _Search:
             bound = np.clip(new, p.lower, p.upper)
             held |= {i: float((bound[i] - at.theta[i]) / scale[i]) for i in out}
 
-    def tried(self, at: Iterate, step: ShootingStep) -> Iterate | None:
+    def try_step(self, at: Iterate, step: ShootingStep) -> Iterate | None:
         """Return where a step leads, None where the model cannot be run."""
         check_stop()
         p = self.problem
@@ -154,17 +154,16 @@ class _Search:
             self.last_failure = str(error)
             return None
 
-    def take(self, found: Iterate, sigma: float, damping: float) -> None:
-        """Note a step and go."""
-        old, new = self.at.theta, found.theta
+    def accept(self, iterate: Iterate, sigma: float, damping: float) -> None:
+        """Record a step, and move there."""
+        old, new = self.at.theta, iterate.theta
         size = np.maximum(np.maximum(np.abs(old), np.abs(new)), 1e-4 * self.scale(self.at))
         correction = float((np.abs(new - old) / size).max())
         residual = float(np.sqrt(_square(self.at.r)))
-        told = [len(self.rows) + 1, *old, sigma, damping, self.defect(self.at), correction, residual]
-        self.rows.append(told)
+        self.rows.append([len(self.rows) + 1, *old, sigma, damping, self.defect(self.at), correction, residual])
         self.exact += sigma == 0
         self.corrections.append(correction)
-        self.last, self.at = new - old, found
+        self.last, self.at = new - old, iterate
 
     @property
     def is_used_up(self) -> bool:
@@ -187,31 +186,31 @@ class _Search:
         least = _LEAST_GAIN if exact else _SETTLED * value
         while self.damping <= _MOST_DAMPING:
             step = self.step(self.at, linear, None if exact else sigma, self.damping)
-            foretold = value - linear.predicted(step, sigma)
-            if not foretold >= least:
+            predicted_fall = value - linear.predicted(step, sigma)
+            if not predicted_fall >= least:
                 return 0.0
             if np.abs(step.dp).max() > LONGEST:
                 self.damping *= 3
                 continue
-            found = self.tried(self.at, step)
-            enough = value - _HELPS * foretold
+            found = self.try_step(self.at, step)
+            enough = value - _HELPS * predicted_fall
             if exact and found is not None and self.value(found, np.inf) < enough < self.value(found, sigma):
-                found = self._closed(found)
-            good = -1.0 if found is None else (value - self.value(found, sigma)) / foretold
+                found = self._nearest_continuous(found)
+            good = -1.0 if found is None else (value - self.value(found, sigma)) / predicted_fall
             if found is not None and good > _HELPS:
-                self.take(found, 0.0 if exact else sigma, self.damping)
+                self.accept(found, 0.0 if exact else sigma, self.damping)
                 self.damping = max(self.damping * (0.1 if good > 0.7 else 0.3 if good > 0.3 else 1.0), 1e-12)
-                return good * foretold / value
+                return good * predicted_fall / value
             self.damping *= more
             more *= 2
         return 0.0
 
-    def _closed(self, at: Iterate) -> Iterate | None:
-        """Return the nearest continuous path, linearly: those that a long step follows are bent, and it leaves them."""
-        return self.tried(at, self.step(at, self.linear(at), None, _MOST_DAMPING))
+    def _nearest_continuous(self, at: Iterate) -> Iterate | None:
+        """Return the nearest continuous path, to first order: a long step leaves the curved set of continuous paths."""
+        return self.try_step(at, self.step(at, self.linear(at), None, _MOST_DAMPING))
 
     def _repair(self, sigma: float) -> bool:
-        """Take other starts of segments at these unknowns, where some fit far worse than the rest; tell whether."""
+        """Take other starts of segments at these unknowns, where some fit far worse than the rest; return whether."""
         each = squares_of(self.at) / self.segments.counts
         if each.max() <= _WILD * np.median(each):
             return False
@@ -228,7 +227,7 @@ class _Search:
         return [*paths, *other_paths(self.segments, self.at, self.state_scale, paths)]
 
     def begin_from(self, paths: list[Iterate], sigma: float) -> bool:
-        """Go to what fits best of several paths together; tell whether that is better than where the search stands."""
+        """Go to the best composition of several paths; return whether it is better than the present one."""
         found = composed(self.segments, paths, self.state_scale * sigma, self.size)
         theta = following(self.segments, found.theta, found.X)
         if (theta != found.theta).any():
@@ -247,7 +246,7 @@ class _Search:
         ahead: tuple[Linear, ShootingStep] | None = None
         while not self.is_used_up:
             linear, step = ahead or self._exact(self.at)
-            found, ahead = None if np.abs(step.dp).max() > LONGEST else self.tried(self.at, step), None
+            found, ahead = None if np.abs(step.dp).max() > LONGEST else self.try_step(self.at, step), None
             if found is not None and not self._is_nearer(found):
                 ahead = self._exact(found)
                 if not self._is_contraction(step, found, ahead[1]):
@@ -264,7 +263,7 @@ class _Search:
                         "the sizes of the states."
                     )
                 return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}" if loose else ""
-            self.take(found, 0.0, 0.0)
+            self.accept(found, 0.0, 0.0)
             if (end := self.ended(effect)) is not None:
                 return end
         return False, ""
@@ -274,7 +273,7 @@ class _Search:
         defect = self.defect(self.at)
         if defect > DEFECT:
             return None
-        is_small, stands_still = self.corrections[-1] <= self.problem.tol, no_longer_shrinks(self.corrections)
+        is_small, stands_still = self.corrections[-1] <= self.problem.tol, has_stalled(self.corrections)
         if (is_small or stands_still) and (loose := undetermined(self, self.held)):
             return False, f"The search came to its end, but {loose}"
         if is_small:
@@ -359,14 +358,14 @@ def solve(problem: BoundaryProblem) -> Solution:
     """
     segments = Segments(problem)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        search = _begun(problem, segments)
+        search = _begin(problem, segments)
         loose = undetermined(search, search.held)
         if loose:
             raise ArgumentError(f"At the first guess {loose}")
         try:
-            converged, message = settled(search, search.search(), lambda finer: _begun(finer, Segments(finer)))
+            converged, message = check_misfit(search, search.search(), lambda finer: _begin(finer, Segments(finer)))
             if converged and problem.gains:
-                converged, message = free_gains(search)
+                converged, message = fit_gains(search)
             return _outcome(search, converged, message)
         except KeyboardInterrupt:
             if not outermost():
@@ -374,7 +373,7 @@ def solve(problem: BoundaryProblem) -> Solution:
         return _outcome(search, False, "Interrupted by Ctrl-C: this is the last iterate.", interrupted=True)
 
 
-def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
+def _begin(problem: BoundaryProblem, segments: Segments) -> _Search:
     """Return the search at the first starts that fit best together."""
     paths: list[Iterate] = []
     failure: SimulationError | None = None
@@ -384,7 +383,7 @@ def _begun(problem: BoundaryProblem, segments: Segments) -> _Search:
         except SimulationError as error:
             failure = error
             continue
-        if problem.gain is not None and len(paths) == 1:  # before runs from elsewhere: those that explode take for ever
+        if problem.gain is not None and len(paths) == 1:  # before other runs: an explosion takes long
             check_gain(segments, paths[0])
     if not paths:
         guess = dict(zip(problem.names, map(float, problem.start), strict=True))
@@ -408,13 +407,13 @@ def _sizes(Y: Matrix) -> Vector:
 
 def _short_records(search: _Search) -> list[str]:
     """Return a sentence on experiments with fewer times of observations than segments; none if there are none."""
-    asked = search.problem.segments
-    short = {r.label: len(r.cuts) - 1 for r in search.segments.records if len(r.cuts) - 1 < asked}
+    segments = search.problem.segments
+    short = {r.label: len(r.cuts) - 1 for r in search.segments.records if len(r.cuts) - 1 < segments}
     if not short:
         return []
-    told = ", ".join(f"{label!r} into {n}" for label, n in list(short.items())[:6])
+    each = ", ".join(f"{label!r} into {n}" for label, n in list(short.items())[:6])
     more = f" and {len(short) - 6} more" if len(short) > 6 else ""
-    return [f"Cut into fewer than segments={asked}, as each needs observations: {told}{more}."]
+    return [f"Cut into fewer than segments={segments}, as each needs observations: {each}{more}."]
 
 
 def _outcome(search: _Search, converged: bool, message: str, *, interrupted: bool = False) -> Solution:

@@ -35,7 +35,7 @@ _DATA = 2
 def number_of_segments(problem: BoundaryProblem) -> tuple[int, str]:
     """Return how many segments suit a model and its data, and why, as a sentence."""
     try:
-        most = _most(problem)
+        most = _most_segments(problem)
     except ArgumentError as error:
         return 1, f"segments='auto': 1, as {str(error)[0].lower()}{str(error)[1:]}"
     if most < 2:
@@ -52,7 +52,7 @@ def number_of_segments(problem: BoundaryProblem) -> tuple[int, str]:
     return number, f"segments='auto': {number}, as data swing {swings:g} times and errors grow {fold}{limit}."
 
 
-def _most(problem: BoundaryProblem) -> int:
+def _most_segments(problem: BoundaryProblem) -> int:
     """Return how many segments the data of the longest record allow."""
     out = 1
     for record in records_of(replace(problem, segments=1)):

@@ -50,12 +50,12 @@ _UNSTABLE = (
 )
 
 
-def free_gains(search: Any) -> tuple[bool, str]:
-    """Bring the squares down by gains too, from a continuous path; return whether it converged, and why it ended.
+def fit_gains(search: Any) -> tuple[bool, str]:
+    """Minimise the squares over the gains too, from a continuous path; return whether it converged, and the message.
 
     search : see `fmepy.boundary.shooting`
     """
-    p, way, n_small = search.problem, _Way(search), 0
+    p, way, n_small = search.problem, _GainSearch(search), 0
     while not search.is_used_up:
         search.held = {}
         linear = search.linear(search.at)
@@ -63,10 +63,10 @@ def free_gains(search: Any) -> tuple[bool, str]:
         way.learn(full)
         effect = linear.effect(full) * search.size
         is_last = is_negligible(effect, search.at.r, len(p.names), search.segments.size_of_obs)
-        share, found = way.ahead(is_last)
+        share, found = way.next_path(is_last)
         if found is None:
-            return False, way.why_not
-        search.take(found, 0.0, 0.0)
+            return False, way.reason
+        search.accept(found, 0.0, 0.0)
         n_small = n_small + 1 if is_last and share == 1 else 0
         if n_small >= _ENOUGH or (n_small and search.corrections[-1] <= p.tol):
             end: tuple[bool, str] | None = search.ended(effect)
@@ -76,7 +76,7 @@ def free_gains(search: Any) -> tuple[bool, str]:
 
 
 def check_gain(segments: Segments, at: Iterate) -> None:
-    """Refuse a gain that makes the predictor unstable, more so than the model is by itself.
+    """Raise an error for a gain with which the predictor is less stable than the model by itself.
 
     Raises
     ------
@@ -94,16 +94,16 @@ def check_gain(segments: Segments, at: Iterate) -> None:
     bad_records &= ~(of_records <= plain.growth_of_records(there)[0] + n_record * _MORE)
     if bad.any():
         k = int(np.argmax(bad))
-        told = f"{_fold(growth[k])} over the segment that begins at {segments.begins[k]:g}"
+        where = f"{_fold(growth[k])} over the segment that begins at {segments.begins[k]:g}"
     elif bad_records.any():
         k = int(np.argmax(bad_records))
         of = f" of {segments.records[k].label!r}" if segments.records[k].label else ""
         worst = int(np.argmax(np.where(segments.layout.record == k, growth / n, -np.inf)))
-        told = f"{_fold(of_records[k])} over the segments{of} together, most at {segments.begins[worst]:g}"
+        where = f"{_fold(of_records[k])} over the segments{of} together, most at {segments.begins[worst]:g}"
     else:
         return
     raise ArgumentError(
-        f"With this gain an error of the state grows {told}: it makes the predictor unstable there. Give a smaller "
+        f"With this gain an error of the state grows {where}: it makes the predictor unstable there. Give a smaller "
         "gain (per sample, 1 takes the state to the datum), or gain=None."
     )
 
@@ -124,8 +124,8 @@ def _uncorrected(segments: Segments, at: Iterate) -> tuple[Segments, Iterate]:
     return plain, plain.at(at.theta[keep], at.X)
 
 
-class _Way:
-    """From one continuous path to the next."""
+class _GainSearch:
+    """The search over gains, from one continuous path to the next."""
 
     def __init__(self, search: Any) -> None:
         self._search, self._gains = search, list(search.problem.gains)
@@ -138,7 +138,7 @@ class _Way:
         self._last: tuple[Vector, Vector] = (np.empty(0), np.empty(0))
 
     def learn(self, full: ShootingStep) -> None:
-        """Take in what an exact step says of the gains."""
+        """Update the quasi-Newton matrix of the gains by an exact step."""
         search, gains = self._search, self._gains
         scale, K = search.scale(search.at)[gains], search.at.theta[gains]
         _, s, V = np.linalg.svd(full.squares, full_matrices=False)
@@ -152,7 +152,7 @@ class _Way:
         self._B = None if is_held else S if self._B is None else self._B
         self._S, self._last = S, (K, gradient)
 
-    def ahead(self, is_last: bool) -> tuple[float, Iterate | None]:
+    def next_path(self, is_last: bool) -> tuple[float, Iterate | None]:
         """Return the next continuous path, and which share of the step it is; None: there is none.
 
         is_last : bool
@@ -164,7 +164,7 @@ class _Way:
             steps.insert(0, -np.linalg.lstsq(self._B, self._last[1], rcond=1e-12)[0])
         for step in steps:
             for share in _SHARES:
-                found = self._along(self._last[0] + share * step)
+                found = self._with_gains(self._last[0] + share * step)
                 if found is not None and (float(found.r @ found.r) < squares or (is_last and share == 1)):
                     return share, found
             self._B = None
@@ -172,12 +172,12 @@ class _Way:
             self._has_turned, self._B = True, None
             self._search.at, begin = self._first, self._first.theta[self._gains]
             for share in _SHARES:
-                found = self._along(begin + share * (begin - self._last[0] - step))
+                found = self._with_gains(begin + share * (begin - self._last[0] - step))
                 if found is not None:
                     return 0.0, found
         return 0.0, None
 
-    def _along(self, K: Vector) -> Iterate | None:
+    def _with_gains(self, K: Vector) -> Iterate | None:
         """Return the continuous path with these gains; None where there is none."""
         search, p, begin = self._search, self._search.problem, self._search.at
         K = np.clip(K, p.lower[self._gains], p.upper[self._gains])
@@ -186,7 +186,7 @@ class _Way:
         try:
             for _ in range(_MOST_STEPS):
                 step = search.step(search.at, search.linear(search.at), None, 0.0)
-                found: Iterate | None = None if np.abs(step.dp).max() > LONGEST else search.tried(search.at, step)
+                found: Iterate | None = None if np.abs(step.dp).max() > LONGEST else search.try_step(search.at, step)
                 if found is None or self._is_unstable(found):
                     return None
                 search.at, search.held = found, dict.fromkeys(self._gains, 0.0)
@@ -203,8 +203,8 @@ class _Way:
         return is_bad
 
     @property
-    def why_not(self) -> str:
-        """Why there is no next step."""
+    def reason(self) -> str:
+        """Why there is no next path, as a message."""
         if self._went_unstable or self._has_turned:
             return _UNSTABLE
         return "No change of the gains brings a continuous path nearer to the observations. Start nearer."

@@ -11,10 +11,10 @@ or, with continuity soft, its rows divided by `sigma` among the squares.
 
 A stretch from node a to node c is kept as rows in (dx_a, dx_c, dp): triangular ones of the squares, and n constraints.
 Two stretches that meet in b are made one by an orthogonal elimination of dx_b (Wright 1992), one after the other, in a
-time that grows as S (`fmepy.boundary.condensed`). As only orthogonal matrices act on the rows ahead of dx_b, directions
-in which solutions grow stay small where products of the A would overflow, so that unstable and chaotic records are
-condensed as safely as tame ones. What remains is a dense problem in dp and two nodes of a record; its squares also give
-C with ``C C' = (J'J)^-1`` of the unknowns alone, their covariance once the path is continuous.
+time that grows as S (`fmepy.boundary.block_elimination`). As only orthogonal matrices act on the rows ahead of dx_b,
+directions in which solutions grow stay small where products of the A would overflow, so that unstable and chaotic
+records are condensed as safely as tame ones. What remains is a dense problem in dp and two nodes of a record; its
+squares also give C with ``C C' = (J'J)^-1`` of the unknowns alone, their covariance once the path is continuous.
 
 References
 ----------
@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.boundary.condensed import SegmentChain, condense, spread
+from fmepy.boundary.block_elimination import SegmentChain, condense, expand
 from fmepy.boundary.superposition import collinear, no_observation_depends_on
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
@@ -44,13 +44,13 @@ GROWS = "errors of the state grow so far over a segment that double precision le
 
 _BEST_KNOWN = 1e-12
 """Smallest eigenvalue of a correlation, relative to the largest."""
-_FELT, _TAKES_PART = 1e-12, 0.01
+_LEAST_EFFECT, _TAKES_PART = 1e-12, 0.01
 """Effect of an unknown, relative to its size and those of states and residuals; share of a direction that is named."""
 
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Which segments are of which record, and which unknowns are in its equations.
+    """The record of every segment, and the unknowns in its equations.
 
     Attributes
     ----------
@@ -112,8 +112,8 @@ class Linear:
     X0: Cube
     gap0: Matrix
 
-    def felt(self) -> Vector:
-        """Return how much every unknown moves: the lengths of its columns, shape (n_par,)."""
+    def effects(self) -> Vector:
+        """Return the effect of every unknown: the length of its columns, shape (n_par,)."""
         n = self.A.shape[1]
         r = self.records
         each = (self.rows[:, :, n:-1] ** 2).sum(axis=1) + (self.B**2).sum(axis=1)
@@ -122,18 +122,18 @@ class Linear:
         lengths: Vector = np.sqrt(out[:-1] + (self.X0**2).sum(axis=(0, 1)))
         return lengths
 
-    def _along(self, step: ShootingStep) -> Matrix:
+    def _moved(self, step: ShootingStep) -> Matrix:
         """Return the steps in starts and unknowns of every segment, shape (n_segment, n_state + n_own)."""
         own = self.records.own[self.records.record]
         return np.concatenate([step.dx, np.append(step.dp, 0.0)[own]], axis=1)
 
     def effect(self, step: ShootingStep) -> float:
         """Return by how much a step moves the observations: the length of J dx + H dp."""
-        return float(np.linalg.norm(np.einsum("sij,sj->si", self.rows[:, :, :-1], self._along(step))))
+        return float(np.linalg.norm(np.einsum("sij,sj->si", self.rows[:, :, :-1], self._moved(step))))
 
     def predicted(self, step: ShootingStep, sigma: float) -> float:
         """Return the sum of squares after a step, those of soft continuity among them."""
-        moved, n, inner = self._along(step), step.dx.shape[1], ~self.records.is_last
+        moved, n, inner = self._moved(step), step.dx.shape[1], ~self.records.is_last
         r = np.einsum("sij,sj->si", self.rows[:, :, :-1], moved) - self.rows[:, :, -1]
         ends = np.einsum("sij,sj->si", self.A, step.dx) + np.einsum("sij,sj->si", self.B, moved[:, n:])
         gap = (self.gap + ends)[inner] - step.dx[1:][inner[:-1]]
@@ -158,7 +158,7 @@ class Linear:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ShootingStep:
-    """A step, and what is known of it.
+    """A step of starts and unknowns.
 
     Attributes
     ----------
@@ -190,18 +190,18 @@ def _solve(linear: Linear, sigma: float | None, root: float, held: dict[int, flo
     )  # fmt: skip
     words = packed(chain)
     c_loop(condense, "the elimination of segments")(address(words))
-    dp, chain.dx[records.nodes], squares, basis = _closed(linear, chain, held)
+    dp, chain.dx[records.nodes], squares, basis = _solve_ends(linear, chain, held)
     chain.dp[:] = np.append(dp, 0.0)[records.own]
-    c_loop(spread, "the steps of segments")(address(words))
+    c_loop(expand, "the steps of segments")(address(words))
     return ShootingStep(dp, chain.dx, squares, basis)
 
 
-def _closed(linear: Linear, chain: SegmentChain, held: dict[int, float]) -> tuple[Vector, Matrix, Matrix, Matrix]:
-    """Return the steps of the unknowns and of the nodes that are left, and the squares of what is free."""
+def _solve_ends(linear: Linear, chain: SegmentChain, held: dict[int, float]) -> tuple[Vector, Matrix, Matrix, Matrix]:
+    """Return the steps of the unknowns and of the first and last nodes, and the squares of what is free."""
     r, (n, n_par) = linear.records, linear.X0.shape[1:]
     at = np.arange(n * len(r.nodes)).reshape(-1, n)
     unknowns = at.size + np.arange(n_par)
-    nothing = at.size + n_par  # what nothing moves; behind it, what own = -1 stands for
+    nothing = at.size + n_par  # the constant column; after it, the one of own = -1
     squares: list[Matrix] = []
     constraints: list[Matrix] = []
 
@@ -227,13 +227,13 @@ def _closed(linear: Linear, chain: SegmentChain, held: dict[int, float]) -> tupl
     fixed = np.zeros(nothing)
     fixed[[at.size + i for i in held]] = list(held.values())
     try:
-        u, left, Z = _least(V, C, free, fixed)
+        u, reduced, Z = _solve_dense(V, C, free, fixed)
     except np.linalg.LinAlgError:
         raise SimulationError(GROWS) from None
-    return u[at.size :], u[at], left, Z[at.size :]
+    return u[at.size :], u[at], reduced, Z[at.size :]
 
 
-def _least(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector) -> tuple[Vector, Matrix, Matrix]:
+def _solve_dense(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector) -> tuple[Vector, Matrix, Matrix]:
     """Return the solution of a dense least-squares problem with equality constraints, and its free directions.
 
     Raises
@@ -251,20 +251,20 @@ def _least(squares: Matrix, constraints: Matrix, free: IntVector, fixed: Vector)
         begin, Z = Q[:, :m] @ np.linalg.solve(R[:m].T, c), Q[:, m:]
     else:
         begin, Z = np.zeros(len(free)), np.eye(len(free))
-    left = V @ Z
+    reduced = V @ Z
     out, basis = fixed.copy(), np.zeros((fixed.size, Z.shape[1]))
-    out[free] = begin + Z @ np.linalg.lstsq(left, v - V @ begin, rcond=1e-14)[0]
+    out[free] = begin + Z @ np.linalg.lstsq(reduced, v - V @ begin, rcond=1e-14)[0]
     basis[free] = Z
-    return out, left, basis
+    return out, reduced, basis
 
 
-# --- what observations say of unknowns once the path is continuous
+# --- the information about the unknowns, with a continuous path
 
 
 def half_covariance(search: Any, known: Collection[int] = ()) -> Matrix:
     """Return C with C C' = (J'J)^-1 of the unknowns, the starts of segments eliminated, shape (n_par, n_free)."""
-    felt = search.linear(search.at).felt()
-    scale = search.scale(search.at) / np.where(felt > 0, felt, 1.0)
+    effects = search.linear(search.at).effects()
+    scale = search.scale(search.at) / np.where(effects > 0, effects, 1.0)
     linear = search.segments.linear(search.at, search.state_scale, scale, search.size)
     step = linear.step(None, 0.0, dict.fromkeys(known, 0.0))
     _, s, V = np.linalg.svd(step.squares, full_matrices=False)
@@ -298,16 +298,16 @@ def undetermined(search: Any, known: Collection[int] = ()) -> str:
     names = np.array(search.problem.names)
     if len(known) == len(names):
         return ""
-    felt = search.linear(search.at).felt()
-    felt[list(known)] = np.inf
-    dead = names[~(felt > _FELT)]
+    effects = search.linear(search.at).effects()
+    effects[list(known)] = np.inf
+    dead = names[~(effects > _LEAST_EFFECT)]
     if len(dead):
         return no_observation_depends_on(dead.tolist())
-    felt[list(known)] = 0.0
+    effects[list(known)] = 0.0
     try:
         relative = np.linalg.norm(half_covariance(search, known), axis=1) / search.scale(search.at)
     except SimulationError:
         return GROWS
-    if (relative * felt * search.size <= 1 / SINGULAR).all():
+    if (relative * effects * search.size <= 1 / SINGULAR).all():
         return ""
     return collinear(names[~(relative <= _TAKES_PART * relative.max())].tolist())

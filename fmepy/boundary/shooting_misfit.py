@@ -1,4 +1,4 @@
-"""Where a path misses its data: squares by segment, and whether one that stands out lies in a false minimum.
+"""The misfit of a path by segment, and whether a segment that stands out is in a false minimum.
 
 With q_s the weighted squares of the n_s data of segment s and v the median of ``q_s / m(n_s)``, m being the median of
 chi-squared, ``n_s v`` is what is expected of a segment. One stands out where q_s is ten times that, and by F's
@@ -39,12 +39,12 @@ _EXACT = 1e-12
 LAST = 0.003
 """Scale of the defects, in sizes of the states, in the last stage of soft continuity."""
 _FINER = (2, 4)
-"""Segments of further searches, in those that were asked for."""
+"""Segments of further searches, in multiples of the requested number."""
 _LEAST = 2
 """Observations a segment of those, on average."""
 _SAME = 1e-4
 """Relative difference of squares of what is one minimum."""
-_LOST = 0.1
+_LARGE_RESIDUALS = 0.1
 """Mean of three quarters of the squared residuals, the smaller ones, of a segment that follows nothing of its data; in
 the variance of all data. Of noise it is a third of the mean of all."""
 _SHOWN = 4
@@ -77,15 +77,15 @@ def misfit_of(segments: Segments, at: Iterate) -> pd.DataFrame:
     return table
 
 
-def settled(search: Any, end: tuple[bool, str], begun: Callable[[BoundaryProblem], Any]) -> tuple[bool, str]:
-    """Return whether a search has converged, and why it ended, once it has been looked at by segment.
+def check_misfit(search: Any, end: tuple[bool, str], begin: Callable[[BoundaryProblem], Any]) -> tuple[bool, str]:
+    """Return whether a search has converged, and its message, after a check of the misfit by segment.
 
     Parameters
     ----------
     search : see `fmepy.boundary.shooting`
     end : tuple of bool and str
-        What the search came to.
-    begun : callable
+        Whether the search converged, and its message.
+    begin : callable
         Begins a search of a problem.
     """
     (converged, message), segments = end, search.segments
@@ -93,7 +93,7 @@ def settled(search: Any, end: tuple[bool, str], begun: Callable[[BoundaryProblem
         out = misfit_of(segments, search.at)["stands_out"].to_numpy()
         if undetermined(search, search.held) not in ("", GROWS) or (converged and not out.any()):
             return converged, message
-        better = _by_finer(search, converged, factor, begun)
+        better = _by_finer(search, converged, factor, begin)
         if better is None:
             break
         converged, message = better if better[0] else (converged, message)
@@ -102,25 +102,25 @@ def settled(search: Any, end: tuple[bool, str], begun: Callable[[BoundaryProblem
     if not out.any():
         return converged, message
     if not converged:
-        return converged, f"{message} At this iterate {_told(table, out)}."
+        return converged, f"{message} At this iterate {_description(table, out)}."
     other = np.array([squares_of(p) for p in (search.at, *search.others())]).min(axis=0)
-    false = out & (_is_better(segments, squares_of(search.at), other) | _is_lost(segments, search.at))
+    false = out & (_is_better(segments, squares_of(search.at), other) | _follows_nothing(segments, search.at))
     if false.any():
-        return False, f"A false minimum, as it seems: {_told(table, false)}. {_ADVICE}"
-    return True, f"{message} But {_told(table, out)}. {_NOISE}"
+        return False, f"A false minimum, as it seems: {_description(table, false)}. {_ADVICE}"
+    return True, f"{message} But {_description(table, out)}. {_NOISE}"
 
 
-def _by_finer(search: Any, converged: bool, factor: int, begun: Callable[[BoundaryProblem], Any]) -> Any:
-    """Go to the path that a search with more segments finds, if it is better; return what that comes to.
+def _by_finer(search: Any, converged: bool, factor: int, begin: Callable[[BoundaryProblem], Any]) -> Any:
+    """Go to the path of a search with more segments, if it is better; return whether it converged, and its message.
 
-    None: it is no better, and none is to be expected of still more.
+    None: it is no better, and more segments are not expected to help.
     """
     problem, segments = search.problem, search.segments
     finer = replace(problem, segments=factor * problem.segments)
     if finer.segments * len(segments.records) * _LEAST > len(segments.obs):
         return None
     try:
-        other = begun(finer)
+        other = begin(finer)
         is_found = other.search()[0]
     except (ArgumentError, SimulationError):
         return False, ""
@@ -137,19 +137,19 @@ def _by_finer(search: Any, converged: bool, factor: int, begun: Callable[[Bounda
     ])  # fmt: skip
     if not np.array_equal(other.segments.begins[at], segments.begins):
         return None
-    kept = search.rows, search.corrections, search.last, search.exact
+    saved = search.rows, search.corrections, search.last, search.exact
     search.at = segments.at(now.theta, now.X[at])
     search.rows, search.corrections, search.last = other.rows, other.corrections, other.last
     search.exact = len(search.rows) // 2  # so that a few steps more are left
     end = search.tighten(LAST)
     if end[0]:
         return end
-    search.at, (search.rows, search.corrections, search.last, search.exact) = before, kept
+    search.at, (search.rows, search.corrections, search.last, search.exact) = before, saved
     return False, ""
 
 
 def _is_better(segments: Segments, squares: Vector, other: Vector) -> BoolVector:
-    """Tell which segments are followed far better from another start, by more than a free start takes of noise."""
+    """Return which segments fit far better from another start, by more than a free start absorbs of noise."""
     k, n = len(segments.states), segments.counts
     left = np.maximum(n - k, 1)
     with np.errstate(divide="ignore"):
@@ -158,17 +158,17 @@ def _is_better(segments: Segments, squares: Vector, other: Vector) -> BoolVector
     return better
 
 
-def _is_lost(segments: Segments, at: Iterate) -> BoolVector:
-    """Tell which segments follow nothing of their data: most residuals are as large as the data vary."""
+def _follows_nothing(segments: Segments, at: Iterate) -> BoolVector:
+    """Return which segments do not follow their data: most residuals are as large as the data vary."""
     c = segments.problem.cost.comparison
     names = np.unique(np.array(c.names), return_inverse=True)[1]
     mean = (np.bincount(names, c.obs) / np.bincount(names))[names]
-    least = _LOST * float(np.mean(((c.obs - mean) * c.weights) ** 2))
+    least = _LARGE_RESIDUALS * float(np.mean(((c.obs - mean) * c.weights) ** 2))
     most = [np.sort(at.r[mine] ** 2)[: len(mine) * 3 // 4] for mine in segments.rows_of_segments]
     return np.array([part.mean() if len(part) else 0.0 for part in most]) > least
 
 
-def _told(table: pd.DataFrame, of: BoolVector) -> str:
+def _description(table: pd.DataFrame, of: BoolVector) -> str:
     """Return which segments miss their data, and how far."""
     mine = table[of]
     each = [

@@ -1,4 +1,4 @@
-"""Segments: a record cut into pieces that are run from starts of their own, and what they say of the observations.
+"""Segments: pieces of a record that are run from starts of their own, and their fit to the observations.
 
 A record is what one experiment observed. It is cut at times of its observations, so that every segment has as many of
 them as the next (one more or less); an observation at a cut belongs to the segment that begins there. What happens
@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.boundary.condensed import ObservationRows, reduce
+from fmepy.boundary.block_elimination import ObservationRows, reduce
 from fmepy.boundary.problem import BoundaryProblem
 from fmepy.boundary.shooting_linear import Linear, Records
-from fmepy.boundary.simultaneous_runs import RunsApart
+from fmepy.boundary.simultaneous_runs import SimultaneousRuns
 from fmepy.boundary.unknowns import initial_values
 from fmepy.compiled.c_loops import address, c_loop
 from fmepy.compiled.kernels import packed
@@ -101,7 +101,7 @@ class Experiment:
 
     @property
     def unknown_starts(self) -> BoolVector:
-        """Which of the model's own starts the unknowns move, shape (n_state,)."""
+        """States whose initial values depend on the unknowns, shape (n_state,)."""
         moved = set(self.moved)
         return np.array([bool(moved & names_in([e])) for e in self.closed.definition.initial])
 
@@ -113,7 +113,7 @@ class Experiment:
         return table.value(p.tolist()), table.slope(p.tolist())
 
 
-def peeled(model: Any, names: tuple[str, ...]) -> tuple[Any, tuple[Map, ...]]:
+def unwrapped(model: Any, names: tuple[str, ...]) -> tuple[Any, tuple[Map, ...]]:
     """Return the model of equations inside a model, and the maps from the parameters `names` to those of it."""
     maps: list[Map] = []
     while True:
@@ -163,12 +163,12 @@ def records_of(problem: BoundaryProblem) -> list[Experiment]:
                 f"segments={problem.segments}, and there are observations at {len(times)} times: "
                 f"{problem.segments - len(times)} of them would be without data. At most segments={len(times)}."
             )
-        base, maps = peeled(model, problem.names)
-        closed = _can_be_cut(base)
+        base, maps = unwrapped(model, problem.names)
+        closed = _check_cuttable(base)
         if not maps:
             maps = (Selected.by_name(problem.names, {n: n for n in problem.names}, closed.parms[list(problem.names)]),)
         cuts = cut(times, float(closed.times[0]), min(problem.segments, len(times)))
-        out.append(Experiment(label, _opened(closed), closed, maps, rows, cuts, _observed(problem, closed, rows)))
+        out.append(Experiment(label, _free_starts(closed), closed, maps, rows, cuts, _observed(problem, closed, rows)))
     return out
 
 
@@ -185,7 +185,7 @@ def _observed(problem: BoundaryProblem, model: Any, rows: IntVector) -> dict[str
     return out
 
 
-def _can_be_cut(model: Any) -> Any:
+def _check_cuttable(model: Any) -> Any:
     if getattr(model, "definition", None) is None or not hasattr(model, "replace"):
         raise ArgumentError(
             f"Segments need a model whose initial values can be set, such as an OdeModel or a DifferenceModel; a "
@@ -194,7 +194,7 @@ def _can_be_cut(model: Any) -> Any:
     return model
 
 
-def _opened(model: Any) -> Any:
+def _free_starts(model: Any) -> Any:
     """Return the model with initial values that are parameters, and start at those of the model."""
     d = model.definition
     p = d.parms.to_numpy(dtype=float)
@@ -204,7 +204,7 @@ def _opened(model: Any) -> Any:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterate:
-    """Where a search stands: unknowns, starts of all segments, and the runs from there.
+    """An iterate: unknowns, starts of all segments, and the runs from there.
 
     Attributes
     ----------
@@ -270,7 +270,7 @@ class Segments:
 
     @cached_property
     def unobserved(self) -> Any:
-        """Which starts of segments are free and without data of their own, shape (n_segment, n_state)."""
+        """Starts of segments that are free and have no data, shape (n_segment, n_state)."""
         out = np.ones((len(self.begins), len(self.states)), dtype=bool)
         for record, s in zip(self.records, np.flatnonzero(self.layout.is_first).tolist(), strict=True):
             n = len(record.cuts) - 1
@@ -290,7 +290,7 @@ class Segments:
         return out
 
     def _place(self, problem: BoundaryProblem) -> None:
-        """Bind the segments, and find where the observations stand in their rows."""
+        """Bind the segments, and set the rows of the observations in them."""
         x, c = problem.x, problem.cost.comparison
         self.obs, self.weights = c.obs, c.weights
         self.size_of_obs = float(np.linalg.norm(c.obs * c.weights))
@@ -308,7 +308,7 @@ class Segments:
                 bounds.append(model.bind(self.names, times=times, start=float(cuts[k])))
                 self._segment[mine], row[mine] = s, n_rows + nearest_rows(times, x[mine])
                 s, n_rows = s + 1, n_rows + len(times)
-        self.runs = RunsApart(bounds)
+        self.runs = SimultaneousRuns(bounds)
         position = {name: k for k, name in enumerate(bounds[0].var_names)}
         variable = np.array([position[n] for n in c.names], dtype=np.intp)
         self._end = self.runs.first[1:] - 1
@@ -336,11 +336,11 @@ class Segments:
         self.evaluations += 1
         full = [r.full(theta)[self._dyn] for r in self.records]
         starts = [r.initial(theta) for r in self.records]
-        loop, told = c_loop(reduce, "what observations say of segments"), address(self._words)
+        loop, readings = c_loop(reduce, "the observations of segments"), address(self._words)
         runs, n = self.runs, len(self.states)
-        runs.run(np.column_stack([np.array(full)[self.layout.record], X]), partial(loop, told))
-        found = self._readings
-        mod, r, squares = found.mod.copy(), found.r.copy(), found.squares.transpose(0, 2, 1).copy()
+        runs.run(np.column_stack([np.array(full)[self.layout.record], X]), partial(loop, readings))
+        out = self._readings
+        mod, r, squares = out.mod.copy(), out.r.copy(), out.squares.transpose(0, 2, 1).copy()
         ends = runs.rows[self._end][:, runs.places[:, :n]]  # shape (n_segment, 1 + n_dyn + n_state, n_state)
         S_end = (ends[:, 1:] / runs.scales[:, :, None]).transpose(0, 2, 1).copy()
         if not all(np.abs(part).max() < _BEYOND for part in (mod, squares, ends)):
@@ -350,18 +350,18 @@ class Segments:
 
     def trajectory(self, at: Iterate) -> pd.DataFrame:
         """Return the path at the model's times, of several experiments one below the other; NaN where it fails."""
-        tables, first, apart = [], np.flatnonzero(self.layout.is_first), self.runs
+        tables, first, runs = [], np.flatnonzero(self.layout.is_first), self.runs
         self.at(at.theta, at.X)
         for record, s in zip(self.records, first.tolist(), strict=True):
             times, model = record.closed.times, self.on_engine(record)
             Y = np.full((len(times), len(model.var_names)), np.nan)
             of = np.clip(np.searchsorted(record.cuts, times, side="right") - 1, 0, len(record.cuts) - 2)
             for k in np.unique(of).tolist():
-                asked, has = times[of == k], apart.bounds[s + k].times
-                if np.isin(asked, has).all():
-                    Y[of == k] = apart.rows[apart.first[s + k] + np.searchsorted(has, asked)][:, apart.places[0]]
+                wanted, has = times[of == k], runs.bounds[s + k].times
+                if np.isin(wanted, has).all():
+                    Y[of == k] = runs.rows[runs.first[s + k] + np.searchsorted(has, wanted)][:, runs.places[0]]
                     continue
-                bound = model.bind(self.names, times=asked, start=float(record.cuts[k]))
+                bound = model.bind(self.names, times=wanted, start=float(record.cuts[k]))
                 with contextlib.suppress(SimulationError):
                     Y[of == k] = bound.simulate(np.concatenate([record.full(at.theta)[self._dyn], at.X[s + k]]))
             tables.append(pd.DataFrame(Y, columns=list(model.var_names)))
@@ -369,8 +369,8 @@ class Segments:
         cost = self.problem.cost
         if cost.experiments is None:
             return tables[0]
-        runs = [int(cost.cases.apart[1][cost.cases.run_of(k, {})]) for k in range(len(cost.experiments.column.labels))]
-        out = [tables[k].copy() for k in runs]
+        which = [int(cost.cases.apart[1][cost.cases.run_of(k, {})]) for k in range(len(cost.experiments.column.labels))]
+        out = [tables[k].copy() for k in which]
         for table, label in zip(out, cost.experiments.column.labels, strict=True):
             table.insert(0, str(cost.entity), label)
         return pd.concat(out, ignore_index=True)

@@ -1,4 +1,4 @@
-"""Starts of segments: what is observed from the data, what is not from an observer or from a run.
+"""Starts of segments: observed states from the data, others from an observer or from a run.
 
 Two kinds of paths are at hand: the run of the model, and observers, the same run in which observed states are set to
 their data wherever there are some. Unobserved states that follow the observed ones (a chaotic model driven by one of
@@ -41,7 +41,7 @@ _NEWTON = 20
 
 
 def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
-    """Yield starts of all segments, shape (n_segment, n_state), the simplest first; those that can be had."""
+    """Yield starts of all segments, shape (n_segment, n_state), the simplest first; runs that fail are left out."""
     if segments.problem.path is not None:
         yield given_path(segments, segments.problem.path)
     else:
@@ -49,7 +49,7 @@ def first_starts(segments: Segments, theta: Vector) -> Iterator[Matrix]:
 
 
 def starts_at(segments: Segments, theta: Vector) -> Iterator[Matrix]:
-    """Yield the starts of all segments that runs from given unknowns say; those that can be had."""
+    """Yield starts of all segments by runs at given unknowns; runs that fail are left out."""
     yield np.concatenate([with_data(segments, r, _constant(r, theta)) for r in segments.records])
     seen = dict.fromkeys(s for r in segments.records for s in r.observed)
     if segments.problem.gain is not None:  # it is set to the data as the gain says
@@ -64,7 +64,7 @@ def starts_at(segments: Segments, theta: Vector) -> Iterator[Matrix]:
 
 
 def composed(segments: Segments, paths: Sequence[Iterate], sigma: Vector, size: float) -> Iterate:
-    """Return what the starts of several paths come to, of every segment the one with which all fit best.
+    """Return the path made of starts of several paths: for every segment the start with which all fit best.
 
     Squares of segments and of defects between neighbours add up, so that the least sum is found from segment to segment
     (Bellman's principle), in a time that grows as their number.
@@ -82,12 +82,12 @@ def composed(segments: Segments, paths: Sequence[Iterate], sigma: Vector, size: 
         to = least[:, None] + ((ends[:, None, s - 1] - X[None, :, s]) ** 2).sum(axis=2) * (not first[s])
         before[s] = to.argmin(axis=0)
         least = to.min(axis=0) + own[:, s]
-    taken = np.full(own.shape[1], least.argmin())
-    for s in range(len(taken) - 1, 0, -1):
-        taken[s - 1] = before[s, taken[s]]
-    if (taken == taken[0]).all():
-        return paths[int(taken[0])]
-    return segments.at(paths[0].theta, np.array([p.X for p in paths])[taken, np.arange(len(taken))])
+    path = np.full(own.shape[1], least.argmin())
+    for s in range(len(path) - 1, 0, -1):
+        path[s - 1] = before[s, path[s]]
+    if (path == path[0]).all():
+        return paths[int(path[0])]
+    return segments.at(paths[0].theta, np.array([p.X for p in paths])[path, np.arange(len(path))])
 
 
 def _constant(record: Experiment, theta: Vector) -> Matrix:
@@ -257,26 +257,26 @@ def following(segments: Segments, theta: Vector, X: Matrix) -> Vector:
     Newton's steps, shortened until the model's own start comes nearer; bounds hold.
     """
     first = segments.layout.is_first
-    asked = segments.unobserved[first]
-    if not asked.any():
+    free = segments.unobserved[first]
+    if not free.any():
         return theta
-    p, target = segments.problem, X[first][asked]
+    p, target = segments.problem, X[first][free]
 
     def begin(theta: Vector) -> tuple[Vector, Matrix]:
         starts = [r.initial(theta) for r in segments.records]
         slopes = [s @ r.slopes(theta) for (_, s), r in zip(starts, segments.records, strict=True)]
-        return np.array([y for y, _ in starts])[asked], np.array(slopes)[asked]
+        return np.array([y for y, _ in starts])[free], np.array(slopes)[free]
 
     only = np.isin(np.arange(len(theta)), segments.layout.own, invert=True)
     at, slopes = begin(theta)
     for _ in range(_NEWTON):
-        away = target - at
+        gap = target - at
         step = np.zeros(len(theta))
-        step[only] = np.linalg.lstsq(slopes[:, only], away, rcond=1e-10)[0]
+        step[only] = np.linalg.lstsq(slopes[:, only], gap, rcond=1e-10)[0]
         for share in 0.5 ** np.arange(8):
             new = np.clip(theta + share * step, p.lower, p.upper)
             there, slopes_there = begin(new)
-            if np.linalg.norm(target - there) < (1 - 1e-6) * np.linalg.norm(away):
+            if np.linalg.norm(target - there) < (1 - 1e-6) * np.linalg.norm(gap):
                 theta, at, slopes = new, there, slopes_there
                 break
         else:

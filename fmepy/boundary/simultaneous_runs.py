@@ -1,4 +1,4 @@
-"""Runs of one model that begin at different times, or of several experiments, all with their sensitivities at once.
+"""Simultaneous runs of one model from different times, or of several experiments, with their sensitivities.
 
 Where every run is compiled whole (`models.engines.base`, 5.) they are one call without Python between them, spread over
 threads; else they are a loop. The numbers are the same whatever the number of threads.
@@ -17,8 +17,8 @@ from fmepy.models.running.system import scales_of
 from fmepy.types import IntVector, Matrix, Vector
 
 
-class RunsApart:
-    """Bound models of the same names, evaluated together.
+class SimultaneousRuns:
+    """Bound models with the same names, evaluated together.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class RunsApart:
         return sum(int(b.retries) for b in self.bounds)
 
     def run(self, Theta: Matrix, then: Callable[[int, int], None]) -> None:
-        """Run all, and have something done with the rows of the runs from one to another while they are at hand.
+        """Run all, and call `then` with ranges of runs whose rows are complete.
 
         Parameters
         ----------
@@ -80,8 +80,8 @@ class RunsApart:
             return
         self.scales[:] = scales_of(Theta)
         self._inputs[:, self._moved], self._inputs[:, self._at_scales] = Theta, self.scales
-        told = self._courses.run(self._inputs, then)
-        for i in np.flatnonzero(told[:, 0] != DONE).tolist():
+        status = self._courses.run(self._inputs, then)
+        for i in np.flatnonzero(status[:, 0] != DONE).tolist():
             self._run_alone(i, Theta[i])
             then(i, i + 1)
 

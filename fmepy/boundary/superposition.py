@@ -23,13 +23,13 @@ written in two ways. The multipliers follow: ``c = u + d - u_1``, and a_k is d_k
 Bounds hold in the linear problem: where its solution lies outside them, it is solved inside, so that unknowns on a
 bound are held and the others found again.
 
-A step after which the equations cannot be run, or the sum of squares has not fallen by a tenth of what was foretold,
+A step after which the equations cannot be run, or the sum of squares has not fallen by a tenth of what was predicted,
 is solved for again with damping, which holds it back towards the current start u and turns it to where the residuals
 fall (Levenberg and Marquardt)::
 
     |y(u') - b|^2 + damping |D (u' - u)|^2 -> min        D: the lengths of the columns of S
 
-0.001 first, and more until it helps; the next step begins with less, the better the residual was foretold. Where
+0.001 first, and more until it helps; the next step begins with less, the better the residual was predicted. Where
 residuals stay large, plain steps may lead away from the end itself (Dennis and Schnabel 1983, section 10.2) and damped
 ones towards it; the end is where a plain step would be no longer than the tolerance. Growth by less than the solver's
 own error, told by a run with smaller tolerances, is none. Steps that move the observations by less than 1e-5 of them,
@@ -62,23 +62,23 @@ FACTOR = 1.2
 _FIRST, _LEAST, _MOST = 1e-3, 1e-9, 1e8
 """Damping: the first that is tried, the least, and the most."""
 _ROUNDING, _ROUGHEST = 1e-14, 1e-2
-"""The same at least and at most, where it can be told."""
+"""The same at least and at most, where it can be estimated."""
 _STANDARD_ERRORS = 1e-3
 """Of the observations: a step that moves them by less, or by less than the next, may end the search."""
 SOLVER_ERROR = 1e-5
 """Of the observations, relative to their length."""
 _PATIENCE = 3
 """Steps in which the correction is to be halved, or it no longer shrinks."""
-_FELT, _SINGULAR = {True: 1e-14, False: 1e-6}, {True: SINGULAR, False: 1e-6}
+_LEAST_EFFECT, _SINGULAR = {True: 1e-14, False: 1e-6}, {True: SINGULAR, False: 1e-6}
 """Of the observations, what an unknown moves by its own size, and of the largest singular value, by exact homogeneous
 solutions and by differences of runs: what is less may be rounding, or a solver's error."""
 _TAKES_PART = 0.01
 """Of a direction that nothing is known of: unknowns with a smaller share of it are not named."""
-_CREEPS, _HARDLY, _MUCH = 8, 1e-3, 0.5
+_SLOW_STEPS, _HARDLY, _MUCH = 8, 1e-3, 0.5
 """So many damped steps by which the residual falls, relatively, by less: there is no way on, where a plain step
 foretells that the sum of squares falls by so much. (Else it is a flat valley, and steps come to its end.)"""
 _WORTH = 0.1
-"""Of what was foretold, how much the sum of squares falls at least; else the step was too long."""
+"""Of what was predicted, how much the sum of squares falls at least; else the step was too long."""
 _MOST_KEPT = 2_000_000
 """Numbers: of longer searches the linearised solutions are kept of the last step alone."""
 
@@ -94,7 +94,7 @@ class _Iterate:
 
 @dataclass(slots=True, eq=False)
 class _LinearStep:
-    """What the linear problem says: the next start, its multipliers, and how far that is."""
+    """The solution of the linear problem: the next start, its multipliers, and the size of the step."""
 
     new: Vector
     multipliers: Vector
@@ -103,7 +103,7 @@ class _LinearStep:
 
 
 class _Search:
-    """The iteration, with what it has counted."""
+    """The iteration with its records."""
 
     def __init__(self, problem: BoundaryProblem) -> None:
         self.problem = problem
@@ -181,16 +181,16 @@ class _Search:
         """Add the step to the table."""
         q = step.multipliers
         first = [] if self.is_complementary else [1 - float(q.sum())]
-        told = [*at.theta, *first, *q, damping, step.correction, float(np.linalg.norm(self.residuals(at)))]
-        self.rows.append([len(self.rows) + 1, *told])
+        residual = float(np.linalg.norm(self.residuals(at)))
+        self.rows.append([len(self.rows) + 1, *at.theta, *first, *q, damping, step.correction, residual])
         if self.solutions and (len(self.solutions) + 1) * at.S.size > _MOST_KEPT:
             self.solutions.clear()
         self.solutions.append(np.column_stack([at.mod, at.S]))
 
     # --- the search
 
-    def moved(self, at: _Iterate, damping: float) -> tuple[_LinearStep, float, _Iterate | None]:
-        """Return the step that helps, its damping, and where it leads: None where none helps."""
+    def damped_step(self, at: _Iterate, damping: float) -> tuple[_LinearStep, float, _Iterate | None]:
+        """Return the first step that helps, its damping, and the iterate there; None where no step helps."""
         most = float(np.linalg.norm(self.residuals(at))) + self.noise
         while True:
             step = self.step(at, damping)
@@ -205,16 +205,16 @@ class _Search:
             damping = 10 * damping if damping > 0 else _FIRST
 
     def gain(self, at: _Iterate, step: _LinearStep, found: _Iterate) -> float:
-        """Return how much of what was foretold the sum of squares fell; where a solver's error hides it, 1."""
-        foretold, before, after = self.foretold(at, step), self.residuals(at), self.residuals(found)
-        return 1.0 if foretold is None else float(before @ before - after @ after) / foretold
+        """Return how much of what was predicted the sum of squares fell; where a solver's error hides it, 1."""
+        predicted_fall, before, after = self.predicted_fall(at, step), self.residuals(at), self.residuals(found)
+        return 1.0 if predicted_fall is None else float(before @ before - after @ after) / predicted_fall
 
     def next_damping(self, at: _Iterate, step: _LinearStep, damping: float, found: _Iterate) -> float:
-        """Return with how much damping the next step begins: less, the better the residual was foretold.
+        """Return with how much damping the next step begins: less, the better the residual was predicted.
 
         Where no solver can tell that, it stays while the steps become shorter.
         """
-        if self.foretold(at, step) is None and len(self.corrections) > 1:
+        if self.predicted_fall(at, step) is None and len(self.corrections) > 1:
             shorter = step.correction / max(self.corrections[-2], 1e-300)
             damping *= 0.1 if shorter < 0.1 else 1.0 if shorter < 1.0 else 10.0
         else:
@@ -222,8 +222,8 @@ class _Search:
             damping *= 1e-3 if gain > 0.9 else 0.1 if gain > 0.5 else 1.0 if gain > 0.25 else 3.0
         return damping if damping >= _LEAST else 0.0
 
-    def foretold(self, at: _Iterate, step: _LinearStep) -> float | None:
-        """Return by how much the sum of squares is to fall; None where a solver's error is as large."""
+    def predicted_fall(self, at: _Iterate, step: _LinearStep) -> float | None:
+        """Return the predicted fall of the sum of squares; None where a solver's error is as large."""
         r = self.residuals(at)
         fall = float(r @ r - np.sum(np.square(r + at.S @ (step.new - at.theta) * self.weights)))
         return fall if fall > 2 * float(np.linalg.norm(r)) * self.noise else None
@@ -237,19 +237,19 @@ class _Search:
             if loose:
                 return False, f"Step {len(self.rows) + 1} cannot be taken: {loose}"
             at, plain = self.at, self.step(self.at)
-            step, damping, found = self.moved(at, 0.0 if plain.correction <= p.tol else damping)
+            step, damping, found = self.damped_step(at, 0.0 if plain.correction <= p.tol else damping)
             self.note(at, step, damping)
-            if found is None or self._creeps(plain):
-                return False, self._stuck()
+            if found is None or self._makes_no_progress(plain):
+                return False, self._failure_message()
             self.at = found
             corrections.append(step.correction)
             if damping == 0 and step.correction <= p.tol:
                 return True, f"The largest correction, {step.correction:.2g}, is below tol={p.tol:g}."
-            is_last = damping == 0 or self.foretold(at, plain) is None
+            is_last = damping == 0 or self.predicted_fall(at, plain) is None
             if (
                 is_last
                 and is_negligible(plain.effect, self.residuals(at), at.theta.size, size)
-                and no_longer_shrinks(corrections)
+                and has_stalled(corrections)
             ):
                 return True, (
                     f"The corrections no longer shrink ({step.correction:.2g} at the end, tol={p.tol:g}) and move the "
@@ -261,31 +261,31 @@ class _Search:
             "Go on from here (p=fit.par), or allow more."
         )
 
-    def _creeps(self, plain: _LinearStep) -> bool:
+    def _makes_no_progress(self, plain: _LinearStep) -> bool:
         """Tell whether the last steps, all damped, hardly brought it nearer, and a plain one foretells more."""
-        last = np.array([row[-3:] for row in self.rows[-_CREEPS:]])  # damping, correction, residual
-        if len(last) < _CREEPS or (last[:, 0] == 0).any() or plain.effect**2 < _MUCH * last[-1, 2] ** 2:
+        last = np.array([row[-3:] for row in self.rows[-_SLOW_STEPS:]])  # damping, correction, residual
+        if len(last) < _SLOW_STEPS or (last[:, 0] == 0).any() or plain.effect**2 < _MUCH * last[-1, 2] ** 2:
             return False
         return bool(last[-1, 2] > (1 - _HARDLY) * last[0, 2])
 
-    def _stuck(self) -> str:
-        told = ""
+    def _failure_message(self) -> str:
+        failed = ""
         if self.failures:
-            told = f" {self.failures} run{'s' * (self.failures > 1)} failed; the last one: {self.last_failure}"
+            failed = f" {self.failures} run{'s' * (self.failures > 1)} failed; the last one: {self.last_failure}"
         return (
             "No step from there brings the solution nearer to the observations, however much it is damped: the "
             "linearised equations are all but singular there, or do not hold as far as the observations reach. Give a "
-            f"nearer first guess or bounds (lower=, upper=), or cut the record into segments, segments=10.{told}"
+            f"nearer first guess or bounds (lower=, upper=), or cut the record into segments, segments=10.{failed}"
         )
 
     def outcome(self, converged: bool, message: str, *, interrupted: bool = False) -> Solution:
         p, at = self.problem, self.at
         labels = list(p.names) if self.is_complementary else ["0", *p.names]
-        told = [f"{'c' if self.is_complementary else 'a'}.{name}" for name in labels]
-        columns = ["step", *p.names, *told, "damping", "correction", "residual"]
+        multipliers = [f"{'c' if self.is_complementary else 'a'}.{name}" for name in labels]
+        columns = ["step", *p.names, *multipliers, "damping", "correction", "residual"]
         cells = np.reshape(self.rows, (len(self.rows), len(columns)))
         table = pd.DataFrame({"step": cells[:, 0].astype(int), **dict(zip(columns[1:], cells.T[1:], strict=True))})
-        last = self.rows[-1][1 + len(p.names) : -3] if self.rows else np.full(len(told), np.nan)
+        last = self.rows[-1][1 + len(p.names) : -3] if self.rows else np.full(len(multipliers), np.nan)
         A = at.S * self.weights[:, None]
         return Solution(
             theta=at.theta,
@@ -319,8 +319,8 @@ def undetermined(problem: BoundaryProblem, A: Matrix, size_of_obs: float) -> str
     """Return which unknowns the weighted homogeneous solutions A leave undetermined, as a sentence; "" if none."""
     exact = bool(problem.objective.bound.exact)
     length = np.linalg.norm(A, axis=0)
-    felt = length * problem.scale > _FELT[exact] * size_of_obs
-    dead = [name for name, is_felt in zip(problem.names, felt, strict=True) if not is_felt]
+    has_effect = length * problem.scale > _LEAST_EFFECT[exact] * size_of_obs
+    dead = [name for name, has in zip(problem.names, has_effect, strict=True) if not has]
     if dead:
         return no_observation_depends_on(dead)
     _, s, V = np.linalg.svd(A / length, full_matrices=False)
@@ -359,7 +359,7 @@ def is_negligible(effect: float, r: Vector, n_par: int, size_of_obs: float) -> b
     return effect <= max(_STANDARD_ERRORS * sd, SOLVER_ERROR * size_of_obs)
 
 
-def no_longer_shrinks(corrections: list[float]) -> bool:
+def has_stalled(corrections: list[float]) -> bool:
     """Tell whether the correction was not halved in the last few steps."""
     return len(corrections) > _PATIENCE and min(corrections[-_PATIENCE:]) > 0.5 * min(corrections[:-_PATIENCE])
 

@@ -1,4 +1,4 @@
-"""Which parameters are unknown: names, first guesses and bounds, of one experiment or of several.
+"""The unknown parameters: names, first guesses and bounds, of one experiment or of several.
 
 Of several experiments an unknown initial value is local: every experiment has its own, ``A0[a]``, ``A0[b]``, ... All
 other unknowns are shared, unless they are named with an experiment, as ``k[a]``.
@@ -53,21 +53,21 @@ def _starts_of_modules(model: Any) -> tuple[str, ...]:
     if not hasattr(model, "compiled"):
         return ()
     try:
-        found = {name.removesuffix("(0)") for name in initial_values(model.compiled("difference"))}
+        starts = {name.removesuffix("(0)") for name in initial_values(model.compiled("difference"))}
     except ModelError:
-        found = set(model.states)
-    return tuple(name for name in map(str, model.parms.index) if name in found)
+        starts = set(model.states)
+    return tuple(name for name in map(str, model.parms.index) if name in starts)
 
 
 def gains_among(names: Sequence[str], model: Any, gain: Any) -> tuple[int, ...]:
-    """Return which unknowns are in the gain, and in nothing else of the model."""
+    """Return the positions of the unknowns that are in the gain alone, and not in the model."""
     d = definition_of(model)
-    found = set(names_of_gain(gain)) - names_in(d.initial) - _used_by_equations(d)
-    return tuple(i for i, name in enumerate(names) if split_local(name)[0] in found)
+    only = set(names_of_gain(gain)) - names_in(d.initial) - _used_by_equations(d)
+    return tuple(i for i, name in enumerate(names) if split_local(name)[0] in only)
 
 
 def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
-    """Return by state the parameter that is its initial value, where that is among the unknowns."""
+    """Return the unknown that is the initial value of a state, by state."""
     d = getattr(model, "definition", None)
     if d is None:
         return {}
@@ -77,9 +77,9 @@ def starts_of(model: Any, names: Iterable[str]) -> dict[str, str]:
 
 
 def check_unknowns(p: Any, model: Any) -> None:
-    """Refuse what is neither a list of names, a dict or Series of first guesses, nor None; and the name of a state.
+    """Raise an error unless `p` is a list of names, a dict or Series of first guesses, or None; and for a state's name.
 
-    What is unknown of a state is its initial value. A model whose states are not all it goes on from is refused, too.
+    What is unknown of a state is its initial value. A model with a history besides its states is refused, too.
     """
     if (definition := definition_of(model)) is not None:
         definition.check_plain("fit_boundary")
@@ -110,25 +110,25 @@ def names_in_order(p: Any, own: Iterable[str]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Asked:
-    """Which unknowns a user named, of several experiments.
+class Requested:
+    """The unknowns of several experiments, as the user named them.
 
     Attributes
     ----------
-    given : dict of str to float or None
-        As named, with their first guesses (None: the model's value).
+    guesses : dict of str to float or None
+        Names as the user wrote them, with their first guesses (None: the model's value).
     local : tuple of str
         Parameters that every experiment has for itself.
     further : tuple of str
         Those that the model does not have.
     """
 
-    given: dict[str, Any]
+    guesses: dict[str, Any]
     local: tuple[str, ...]
     further: tuple[str, ...] = ()
 
     def spread(self, values: Mapping[str, Any], texts: Sequence[str]) -> dict[str, Any]:
-        """Return values by the names of all experiments: of a local one that is not named with its own, for each."""
+        """Return values by the names of all experiments: the value of a plain local name is that of each experiment."""
         out: dict[str, Any] = {}
         for name, value in values.items():
             everywhere = name in self.local
@@ -136,18 +136,18 @@ class Asked:
         return out | {name: value for name, value in values.items() if name not in self.local}
 
     def bound(self, bound: Any, texts: Sequence[str]) -> Any:
-        """Return a bound as it was given, by name or in the order of the unknowns, for all experiments."""
+        """Return a user's bound, by name or in the order of the unknowns, for all experiments."""
         if isinstance(bound, Mapping | pd.Series):
             by_name = {normal_name(k): v for k, v in dict(bound).items()}
-        elif isinstance(bound, Iterable) and not isinstance(bound, str) and len(list(bound)) == len(self.given):
-            by_name = dict(zip(self.given, bound, strict=True))
+        elif isinstance(bound, Iterable) and not isinstance(bound, str) and len(list(bound)) == len(self.guesses):
+            by_name = dict(zip(self.guesses, bound, strict=True))
         else:
             return bound
         return self.spread(by_name, texts)
 
 
-def asked_of_entities(p: Any, model: Any, further: Sequence[str] = ()) -> Asked:
-    """Return which unknowns of several experiments `p` names, None for all; beside the model's own there may be others.
+def entity_unknowns(p: Any, model: Any, further: Sequence[str] = ()) -> Requested:
+    """Return the unknowns of several experiments that `p` names (None: all), the model's own and `further` ones.
 
     Raises
     ------
@@ -155,11 +155,11 @@ def asked_of_entities(p: Any, model: Any, further: Sequence[str] = ()) -> Asked:
         A name that the model does not have, with the nearest.
     """
     own = (*map(str, model.parms.index), *further)
-    given = names_in_order(p, own)
-    pairs = [split_local(name, own) for name in given]
+    guesses = names_in_order(p, own)
+    pairs = [split_local(name, own) for name in guesses]
     plain = list(dict.fromkeys(name for name, _ in pairs))
     check_names(plain, own, argument="p")
     of_starts = initial_values(model)
-    apart = {name for name, entity in pairs if entity is not None}
-    local = tuple(n for n in own if n in apart or (n in given and n in of_starts))
-    return Asked(given, local, tuple(further))
+    named = {name for name, entity in pairs if entity is not None}
+    local = tuple(n for n in own if n in named or (n in guesses and n in of_starts))
+    return Requested(guesses, local, tuple(further))

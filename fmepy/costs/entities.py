@@ -27,7 +27,7 @@ from fmepy.models.preequilibration import check_opens
 from fmepy.parameters.entities import EntityParameters, entity_parameters, entity_text
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.names import normal_name
-from fmepy.parameters.scales import marked
+from fmepy.parameters.scales import mark
 from fmepy.tables.columns import column_position
 from fmepy.types import IntVector
 
@@ -257,7 +257,7 @@ def read_experiments(
     if parameters.derived:
         _check_expressions(cost, cells)
     if kinds := getattr(model, "transforms", {}):
-        marked(parameters.parms, parameters.transforms(kinds))
+        mark(parameters.parms, parameters.transforms(kinds))
     inputs = getattr(model, "entity_inputs", None)
     if inputs is not None:
         for label in dict.fromkeys(labels):

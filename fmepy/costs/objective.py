@@ -25,7 +25,7 @@ from fmepy.numerics.differences import NOISE_FREE, Differences, derivatives, mag
 from fmepy.numerics.sparse import dense, scaled_rows
 from fmepy.parallel.interruption import check_stop
 from fmepy.parameters.named import Parameters
-from fmepy.parameters.scales import scale_taken
+from fmepy.parameters.scales import expected_scale
 from fmepy.types import BoolVector, Matrix, Vector
 
 _LONG = {"residuals", "minus2loglik", "jacobian", "score", "information"}
@@ -266,7 +266,7 @@ class Objective(AroundBound):
     @property
     def transforms(self) -> dict[str, str] | None:
         """How the parameters are transformed, by name; None for a function that does not say."""
-        taken = scale_taken(self.f, self.parameter_names)
+        taken = expected_scale(self.f, self.parameter_names)
         return None if taken is None else {n: kind for n, kind in taken.items() if kind}
 
     @property

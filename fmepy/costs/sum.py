@@ -22,7 +22,7 @@ from fmepy.costs.observations import warn_of_copy
 from fmepy.errors import ArgumentError
 from fmepy.parameters.maps import Selected
 from fmepy.parameters.named import DIFFERING, as_parameters, merge_parameters, values_by_name
-from fmepy.parameters.scales import marked
+from fmepy.parameters.scales import mark
 from fmepy.results.notebook import InNotebook
 from fmepy.tables.sheet import calendar_of, one_calendar, warn_of_calendars
 from fmepy.types import UserParameters
@@ -129,7 +129,7 @@ class SumCost(AddableCost):
         warn_of_calendars(map(calendar_of, parts))
         parts = _with_one_guess(parts)
         values, lower, upper = _common_parameters(parts)
-        marked(values, _transforms(parts))
+        mark(values, _transforms(parts))
         vars(self).update(parts=parts, parms=values, lower=lower, upper=upper)
 
     @property

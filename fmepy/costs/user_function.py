@@ -195,7 +195,7 @@ class BoundFunction(OfData):
         try:
             first = function(self.theta0)
         except SimulationError as error:
-            has_names = isinstance(function.parameters.given(self.theta0), Mapping)
+            has_names = isinstance(function.parameters.for_user(self.theta0), Mapping)
             got = "a dict, p['k'], for `p` has names" if has_names else "an array, p[0], for `p` has no names"
             raise ArgumentError(
                 f"`f` fails at the start {function.named(self.theta0)}: {sentence(error)} It gets {got}. Try f(p) by "

@@ -73,7 +73,7 @@ class Criterion:
         return np.where(good, found, -np.inf)
 
     def slope(self, M: Matrix) -> Matrix | None:
-        """Return the derivative to M, None where there is none that bounds."""
+        """Return the derivative with respect to M, None for a criterion without a bound by it."""
         C: Matrix = np.asarray(np.linalg.inv(M), dtype=float)
         s = self.chosen
         if self.kind == "D":
@@ -92,7 +92,7 @@ class Criterion:
         return None
 
     def efficiency(self, M: Matrix, gap: float) -> float:
-        """Return a lower bound of how good M is beside the best, from what the slope says it falls short of at most."""
+        """Return a lower bound of the efficiency of M, relative to the best, from the gap that the slope bounds."""
         best, now = float(self.of(M[None])[0]), max(gap, 0.0)
         if self.kind == "D":
             return float(np.exp(-now / len(self.chosen)))

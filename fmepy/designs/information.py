@@ -1,4 +1,4 @@
-"""What possible readings tell of parameters: the expected information of -2 log L, reading by reading.
+"""The expected information of possible readings about parameters, reading by reading.
 
 Readings of a cost are rows of its own table with other times, and so their noise, entities and transforms are the
 cost's; controls are parameters that a row sets. The information of a reading with mean mu and sd s is::
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import finite_number
+from fmepy.checks import as_numbers, finite_number, positive_number
 from fmepy.costs.noise import ERR, names_of_noise
 from fmepy.costs.prediction import PredictionErrorCost
 from fmepy.costs.simulation import SimulationCost
@@ -34,39 +34,39 @@ class Readings:
 
     Parameters
     ----------
-    asked : Cost or Model
+    source : Cost or Model
     theta : Series
-        The parameters that are to be known, and where.
+        The parameters of interest, at their values.
     sd : number, mapping by variable, or None
-        Of a reading, where neither the table nor the cost says it.
+        Of a reading, where neither the table nor the cost has it.
     """
 
     kinds: tuple[type, ...] = (SimulationCost,)
     is_joint = False
 
-    def __init__(self, asked: Any, theta: pd.Series, sd: Any) -> None:
-        self.is_cost = isinstance(asked, self.kinds)
-        if isinstance(asked, PredictionErrorCost) or not (self.is_cost or isinstance(asked, Model)):
+    def __init__(self, source: Any, theta: pd.Series, sd: Any) -> None:
+        self.is_cost = isinstance(source, self.kinds)
+        if isinstance(source, PredictionErrorCost) or not (self.is_cost or isinstance(source, Model)):
             raise ArgumentError(
                 "`design` judges readings by a model, or by a SimulationCost or FimlofCost on the natural scale; got "
-                f"{type(asked).__name__}. Readings of a predictor hang together, and the parts of a sum or a "
+                f"{type(source).__name__}. Readings of a predictor are not independent, and the parts of a sum or a "
                 "transformed cost have other tables: give the SimulationCost of the same model, or its model."
             )
-        self.asked, self.theta, self._sd = asked, theta, sd
-        self.model = asked.model if self.is_cost else asked
-        self.x = str(getattr(asked, "x", None) or getattr(self.model, "x_name", "time"))
-        self.entity, self.calendar = getattr(asked, "entity", None), calendar_of(asked)
-        given = getattr(asked, "given_x", None)
-        self.depth = str(given[1]) if isinstance(given, list | tuple) else None
+        self.source, self.theta, self._sd = source, theta, sd
+        self.model = source.model if self.is_cost else source
+        self.x = str(getattr(source, "x", None) or getattr(self.model, "x_name", "time"))
+        self.entity, self.calendar = getattr(source, "entity", None), calendar_of(source)
+        columns = getattr(source, "given_x", None)
+        self.depth = str(columns[1]) if isinstance(columns, list | tuple) else None
         self.variance = 1.0  # of a reading without an sd of its own
         for name in theta.index:
-            if name not in asked.parms.index:
-                raise ArgumentError(f"`p`: {name!r} is no parameter.{did_you_mean(str(name), asked.parms.index)}")
+            if name not in source.parms.index:
+                raise ArgumentError(f"`p`: {name!r} is no parameter.{did_you_mean(str(name), source.parms.index)}")
         self.variables = self._variables()
 
     def _variables(self) -> list[str]:
         if self.is_cost:
-            return list(self.asked.comparison.group_names)
+            return list(self.source.comparison.group_names)
         outputs = [n for n in self.model.var_names if n not in getattr(self.model, "states", ())]
         return outputs or list(self.model.var_names)
 
@@ -75,17 +75,17 @@ class Readings:
         """Whether the readings of the cost have standard errors; those of a model have none."""
         if not self.is_cost:
             return False
-        bound = self.asked.bind(list(self.theta.index))
-        with_error = getattr(self.asked.comparison, "with_error", None)
+        bound = self.source.bind(list(self.theta.index))
+        with_error = getattr(self.source.comparison, "with_error", None)
         return bool(bound.is_scalar or (with_error is not None and with_error.any()))
 
     @property
     def present(self) -> Matrix:
-        """The information of the data that are there; zeros of a model."""
+        """The information of the present data; zeros for a model."""
         n = len(self.theta)
         if not self.is_cost:
             return np.zeros((n, n))
-        M = _information(self.asked.bind(list(self.theta.index)), self.theta.to_numpy(dtype=float))
+        M = _information(self.source.bind(list(self.theta.index)), self.theta.to_numpy(dtype=float))
         return np.asarray(M / self.variance)
 
     def of(self, table: pd.DataFrame) -> Cube:
@@ -129,53 +129,53 @@ class Readings:
         return out
 
     def _cost(self, long: pd.DataFrame, sds: Vector | None) -> Any:
-        """Return a cost of these readings, and of one of every variable and entity without any, behind them."""
+        """Return a cost of these readings, followed by one of every variable and entity without any."""
         if not self.is_cost:
             return SimulationCost(
                 self.model, long.assign(sd=1.0 if sds is None else sds), x=self.x, y="value", err="sd"
             )
-        words, noise = {**self.asked.arguments, "y": "value", "err": None, "outside": "error"}, {}
-        if sds is not None:  # they take the place of the cost's noise, but where that is a multiple of them
-            given = {} if words["measurement_noise"] is None else dict(words["measurement_noise"])
-            noise = {k: v for k, v in given.items() if ERR not in names_of_noise(None, {k: v})}
-            words["measurement_noise"] = {k: v for k, v in given.items() if k not in noise} or None
+        words, noise = {**self.source.arguments, "y": "value", "err": None, "outside": "error"}, {}
+        if sds is not None:  # they replace the cost's noise, unless that is a multiple of them
+            own = {} if words["measurement_noise"] is None else dict(words["measurement_noise"])
+            noise = {k: v for k, v in own.items() if ERR not in names_of_noise(None, {k: v})}
+            words["measurement_noise"] = {k: v for k, v in own.items() if k not in noise} or None
             used = names_of_noise(None, words["measurement_noise"]) | set(self.model.parms.index)
             gone = names_of_noise(None, noise) - used
             words["parms"] = {k: v for k, v in (words["parms"] or {}).items() if str(k) not in gone} or None
             long, words["err"] = long.assign(sd=sds), "sd"
-        elif getattr(self.asked, "err", None) is not None:
+        elif getattr(self.source, "err", None) is not None:
             raise ArgumentError(
-                "The readings of the cost have errors of their own (`err`); say those of the candidates in a column "
+                "The readings of the cost have errors of their own (`err`); give those of the candidates in a column "
                 "'sd', or by `sd=`."
             )
         whole = pd.concat([long, *self._lacking(long)], ignore_index=True)
-        return type(self.asked)(**{**words, "obs": whole, "weight": "none", "censored": None})
+        return type(self.source)(**{**words, "obs": whole, "weight": "none", "censored": None})
 
     def _lacking(self, long: pd.DataFrame) -> list[pd.DataFrame]:
-        """Return a reading of every variable and entity that has none: the words of the cost are of all of them."""
+        """Return a reading of every variable and entity without one: the cost's arguments name all of them."""
         first = long.iloc[[0]]
         rows = [first.assign(name=v) for v in self.variables if v not in set(long["name"])]
         if self.entity is not None:
             have = {entity_text(e) for e in long[self.entity]}
             rows += [
                 first.assign(**{self.entity: e})
-                for e in self.asked.readings["entity"].unique()
+                for e in self.source.readings["entity"].unique()
                 if entity_text(e) not in have
             ]
         return rows
 
     def _sds(self, table: pd.DataFrame) -> Vector | None:
         if SD in table.columns:
-            return np.asarray(table[SD], dtype=float)
-        if isinstance(self._sd, Mapping):
-            lacking = sorted(set(table[VARIABLE]) - set(self._sd))
+            return as_numbers(table[SD], f"candidates[{SD!r}]")
+        if isinstance(self._sd, Mapping | pd.Series):
+            lacking = sorted(set(table[VARIABLE]) - set(self._sd.keys()))
             if lacking:
                 raise ArgumentError(f"`sd` has no value of {listed(lacking)}.")
-            return np.array([finite_number(self._sd[v], f"sd[{v!r}]") for v in table[VARIABLE]])
+            return np.array([positive_number(self._sd[v], f"sd[{v!r}]") for v in table[VARIABLE]])
         if self._sd is not None:
-            return np.full(len(table), finite_number(self._sd, "sd"))
-        if self.is_cost and self.asked.weight != "none":  # the error of a variable, whatever is read of it
-            c = self.asked.comparison
+            return np.full(len(table), positive_number(self._sd, "sd"))
+        if self.is_cost and self.source.weight != "none":  # the error of a variable, whatever is read of it
+            c = self.source.comparison
             by_variable = dict(zip(c.names, 1 / c.weights, strict=True))
             return np.array([by_variable.get(v, 1.0) for v in table[VARIABLE]])
         return None
@@ -186,15 +186,12 @@ class Readings:
         if (name := str(row[VARIABLE])) not in model.var_names:
             raise ArgumentError(f"`for_`: there is no variable {name!r}.{did_you_mean(name, model.var_names)}")
         names = [n for n in self.theta.index if n in model.parms.index]  # the others are the noise's
-        bound = model.bind(names, times=_times_to(model, float(row[self.x])))
+        time = finite_number(row.get(self.x), f"for_[{self.x!r}]")
+        bound = model.bind(names, times=np.unique([float(model.times[0]), time]))
         _, S = bound.sensitivities(self.theta[names].to_numpy(dtype=float))
         out = pd.Series(0.0, index=self.theta.index)
         out[names] = S[-1, list(bound.var_names).index(name)]
         return np.asarray(out, dtype=float)
-
-
-def _times_to(model: Any, time: float) -> Vector:
-    return np.unique([float(model.times[0]), time])
 
 
 def _rows(bound: Any, theta: Vector) -> tuple[Matrix, int]:
@@ -213,7 +210,7 @@ def _information(bound: Any, theta: Vector) -> Matrix:
 
 
 def errors_of(M: Matrix) -> Vector:
-    """Return the standard errors of an information; infinite of what it leaves open."""
+    """Return the standard errors by an information matrix; infinite for undetermined parameters."""
     size = np.sqrt(np.diag(M))
     scale = np.where(size > 0, size, 1.0)
     value, V = np.linalg.eigh(M / np.outer(scale, scale))

@@ -8,15 +8,15 @@ enough random points.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
-from math import gcd, lcm
+from math import lcm
 from typing import Any
 
 import numpy as np
 
 from fmepy.designs.power_series import PRIME, inverse
-from fmepy.designs.remainders import echelon, independent, null_space, small_fraction
+from fmepy.designs.prime_field import echelon, independent, null_space, small_fraction
 from fmepy.types import IntMatrix
 
 _MOST_TERMS = 150  # of a function of degree two
@@ -31,10 +31,13 @@ def invariants(case: Any, rng: np.random.Generator, V: IntMatrix) -> list[str]:
     found: list[str] = []
     for block in _blocks(V):
         names = [case.names[j] for j in block]
-        spaces = [_inside(point, case, block) for point in points]
-        needed = len(block) - len(spaces[0][1])
+        spaces = [echelon(null_space(point.of(case.observed))[:, block])[0] for point in points]
+        needed = len(block) - len(spaces[0])
         if needed:
-            found += _powers(names, spaces) or _sums(names, spaces) or _quadratic(case, rng, block, V, needed)
+            thetas = [point.theta[block].tolist() for point in points]
+            logs = [N * np.array([inverse(x) for x in theta]) % PRIME for theta, N in zip(thetas, spaces, strict=True)]
+            sums = _texts(names, logs, _power_text) or _texts(names, spaces, _sum_text)
+            found += sums or _quadratic(case, rng, block, V, needed)
     return found
 
 
@@ -48,13 +51,7 @@ def _blocks(V: IntMatrix) -> list[list[int]]:
     return sorted(sorted(g) for g in groups)
 
 
-def _inside(point: Any, case: Any, block: Sequence[int]) -> tuple[IntMatrix, IntMatrix]:
-    """Return the parameters of a block, and the null space there."""
-    V = null_space(point.of(case.observed))
-    return point.theta[block], echelon(V[:, block])[0]
-
-
-def _same(spaces: Sequence[IntMatrix]) -> list[list[Fraction]] | None:
+def _same_space(spaces: Sequence[IntMatrix]) -> list[list[Fraction]] | None:
     """Return a space that is the same at all points, in small fractions."""
     first, *others = (echelon(s)[0] for s in spaces)
     if any(s.shape != first.shape or (s != first).any() for s in others):
@@ -71,17 +68,23 @@ def _orthogonal(rows: list[list[Fraction]]) -> list[list[int]]:
         v = [Fraction(int(k == j)) for k in range(n)]
         for p, row in zip(pivots, rows, strict=True):
             v[p] = -row[j]
-        scale = lcm(*(x.denominator for x in v))
-        whole = [int(x * scale) for x in v]
-        whole = [x // gcd(*whole) for x in whole]
-        out.append([x if next(x for x in whole if x) > 0 else -x for x in whole])
+        out.append(_whole(v))
     return out
 
 
-def _powers(names: Sequence[str], spaces: Sequence[tuple[IntMatrix, IntMatrix]]) -> list[str]:
-    logs = [V * np.array([inverse(x) for x in theta.tolist()]) % PRIME for theta, V in spaces]
-    rows = _same(logs)
-    return [] if rows is None else [_power_text(names, v) for v in _orthogonal(rows)]
+def _whole(factors: Sequence[Fraction]) -> list[int]:
+    """Return fractions, one of which is 1, as whole numbers without a common factor, the first above zero."""
+    scale = lcm(*(f.denominator for f in factors))
+    whole = [int(f * scale) for f in factors]
+    return whole if next(x for x in whole if x) > 0 else [-x for x in whole]
+
+
+def _texts(
+    names: Sequence[str], spaces: Sequence[IntMatrix], text: Callable[[Sequence[str], Sequence[int]], str]
+) -> list[str]:
+    """Return the functions that are fixed, by what they are orthogonal to; none where that differs between points."""
+    rows = _same_space(spaces)
+    return [] if rows is None else [text(names, v) for v in _orthogonal(rows)]
 
 
 def _power_text(names: Sequence[str], powers: Sequence[int]) -> str:
@@ -92,11 +95,6 @@ def _power_text(names: Sequence[str], powers: Sequence[int]) -> str:
     if not below:
         return "*".join(above)
     return f"{'*'.join(above) or '1'}/{below[0] if len(below) == 1 else '(' + '*'.join(below) + ')'}"
-
-
-def _sums(names: Sequence[str], spaces: Sequence[tuple[IntMatrix, IntMatrix]]) -> list[str]:
-    rows = _same([V for _, V in spaces])
-    return [] if rows is None else [_sum_text(names, v) for v in _orthogonal(rows)]
 
 
 def _sum_text(terms: Sequence[str], factors: Sequence[int]) -> str:
@@ -134,8 +132,8 @@ def _quadratic(case: Any, rng: np.random.Generator, block: Sequence[int], V: Int
     chosen: list[str] = []
     taken = np.zeros((0, len(names)), dtype=np.int64)
     for _, i in candidates:
-        factors = [small_fraction(x) for x in solutions[i].tolist()]
-        if any(f is None for f in factors) or last is None:
+        factors = [f for x in solutions[i].tolist() if (f := small_fraction(x)) is not None]
+        if len(factors) < len(terms) or last is None:
             continue
         slope = [0] * len(names)
         for t, s in zip(terms, solutions[i].tolist(), strict=True):
@@ -145,9 +143,7 @@ def _quadratic(case: Any, rng: np.random.Generator, block: Sequence[int], V: Int
         both = np.concatenate([taken, [[x if j in block else 0 for j, x in enumerate(slope)]]])
         if len(independent(both)) == len(both):
             taken = both
-            scale = lcm(*(f.denominator for f in factors if f))
-            whole = [int(f * scale) for f in factors if f is not None]
-            chosen.append(_sum_text(texts, whole if next(x for x in whole if x) > 0 else [-x for x in whole]))
+            chosen.append(_sum_text(texts, _whole(factors)))
         if len(chosen) == needed:
             return chosen
     left = needed - len(chosen)

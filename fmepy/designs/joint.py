@@ -1,12 +1,12 @@
-"""What possible readings of a noisy system tell together: a filter's readings hang together by the path they share.
+"""The joint information of possible readings of a noisy system, which are correlated through its path.
 
 Along the path of the mean a filter turns readings y into innovations e = T (y - m) with the variances D, T unit lower
-triangular in the order of time. So all readings, those that are there and those that could be, are normal with the mean
+triangular in the order of time. So all readings, present and possible ones, are normal with the mean
 m and the covariance V = A D A', A = T^-1, and the information of any of them is (exact where the model is linear)::
 
     I_ab = dm_a' V^-1 dm_b + tr(V^-1 dV_a V^-1 dV_b) / 2
 
-T comes column by column from data moved a little, and the derivatives of V by differences. Random effects are such
+T follows column by column from slightly changed data, and the derivatives of V by differences. Random effects are such
 models: constant states that are unknown at the start, whose information is that of the first-order approximation
 (Mentré, Mallet and Baccar 1997, Biometrika 84).
 """
@@ -37,31 +37,31 @@ class JointReadings(Readings):
     is_joint = True
     has_errors = True
 
-    def __init__(self, asked: FimlofCost, theta: pd.Series, sd: Any) -> None:
-        super().__init__(asked, theta, sd)
+    def __init__(self, source: FimlofCost, theta: pd.Series, sd: Any) -> None:
+        super().__init__(source, theta, sd)
         why = ""
-        if asked.accumulate or asked.initial != "known":
+        if source.accumulate or source.initial != "known":
             why = "readings of sums or of an unknown start are not each of one time: take `accumulate` out, and "
             why += 'initial="known" with `initial_sd`'
         elif sd is not None:
             why = "its readings have its own noise: leave `sd` out, or change its `measurement_noise`"
         if why:
             raise ArgumentError(f"`design` of a FimlofCost: {why}.")
-        self._own = _present(asked, self.x, self.entity)
+        self._own = _present(source, self.x, self.entity)
         self._set(self._own)
 
     def _variables(self) -> list[str]:
-        return list(self.asked.specification.variables)
+        return list(self.source.specification.variables)
 
     @property
     def present(self) -> Matrix:
-        """The information of the data that are there."""
+        """The information of the present data."""
         return self.of_places(np.arange(len(self._own)))
 
     def of(self, table: pd.DataFrame) -> Cube:
-        """Return by how much every row of a table alone adds to the present information; `with_each` is then of it."""
+        """Return what every row of a table alone adds to the present information; `with_each` is then of it."""
         own = {self.x, VARIABLE, PRICE, self.entity}
-        if SD in table.columns or (controls := [c for c in table.columns if c not in own and c in self.asked.parms]):
+        if SD in table.columns or (controls := [c for c in table.columns if c not in own and c in self.source.parms]):
             which = "an sd" if SD in table.columns else listed(controls)
             raise ArgumentError(f"`candidates` of a FimlofCost set no parameters and no noise; these set {which}.")
         new = pd.DataFrame({"name": table[VARIABLE], self.x: table[self.x].astype(float), "value": 1.0})
@@ -71,7 +71,7 @@ class JointReadings(Readings):
         return self.with_each([], [np.array([i]) for i in range(len(table))]) - self.present
 
     def with_each(self, taken: Sequence[int], units: Sequence[IntVector]) -> Cube:
-        """Return the information of what is there and some rows, with each of further units of rows, one by one."""
+        """Return the information of the present and some further rows, with each of some units of rows, one by one."""
         n = len(self._own)
         before = np.concatenate([np.arange(n), n + np.asarray(taken, dtype=np.intp)])
         if any(len(u) > 1 for u in units):
@@ -80,7 +80,7 @@ class JointReadings(Readings):
         return self.of_places(before) + self._further(before, new)
 
     def of_rows(self, taken: IntVector) -> Matrix:
-        """Return the information of what is there and some rows."""
+        """Return the information of the present and some further rows."""
         n = len(self._own)
         return self.of_places(np.concatenate([np.arange(n), n + np.asarray(taken, dtype=np.intp)]))
 
@@ -111,14 +111,14 @@ class JointReadings(Readings):
         return np.asarray((dm[:, :, None] * dm[:, None] + spread) / v[:, None, None] + of_variance)
 
     def _set(self, long: pd.DataFrame) -> None:
-        """Find the derivatives of the mean, the covariance and its derivatives of all readings of a table."""
+        """Compute the derivatives of the mean, the covariance and its derivatives for all readings of a table."""
         if len(long) > _MOST_READINGS:
             raise ArgumentError(
                 f"A FimlofCost takes {_MOST_READINGS} candidates and present readings, not {len(long)}."
             )
-        errors = "err" if self.asked.err is not None else None
+        errors = "err" if self.source.err is not None else None
         table = long if errors else long.drop(columns="err")
-        cost = self.asked.replace(obs=table, y="value", err=errors, censored=None)
+        cost = self.source.replace(obs=table, y="value", err=errors, censored=None)
         cost = cost.replace(obs=cost.simulate(self.theta, seed=0))
         bound, theta = cost.bind(list(self.theta.index)), self.theta.to_numpy(dtype=float)
         y, A, s = _along_the_mean(bound, theta)
@@ -142,7 +142,7 @@ class JointReadings(Readings):
 def _along_the_mean(bound: Any, theta: Vector) -> tuple[Vector, Matrix, Vector]:
     """Return the readings of the path of the mean, A = T^-1 there, and the variances of innovations.
 
-    That path is the one without innovations, which is found reading by reading or faster.
+    That path is the one without innovations; it is iterated to, one reading a step at the least.
     """
     sizes = [len(schedule.readings) for schedule, _ in bound.schedules]
     starts, of_row = np.cumsum([0, *sizes])[:-1], np.repeat(np.arange(len(sizes)), sizes)
@@ -167,8 +167,8 @@ def _along_the_mean(bound: Any, theta: Vector) -> tuple[Vector, Matrix, Vector]:
 
 
 def _innovations(bound: Any, theta: Vector) -> tuple[Vector, Vector]:
-    found = bound.likelihoods(theta)
-    return np.concatenate([one.nu for one in found]), np.concatenate([one.s for one in found])
+    likelihoods = bound.likelihoods(theta)
+    return np.concatenate([one.nu for one in likelihoods]), np.concatenate([one.s for one in likelihoods])
 
 
 def _present(cost: FimlofCost, x: str, entity: str | None) -> pd.DataFrame:

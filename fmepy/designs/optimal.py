@@ -1,4 +1,4 @@
-"""Optimal designs: which readings, of those that are possible, tell most of the parameters."""
+"""Optimal designs: the possible readings that inform most about the parameters."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_list, as_rng, whole_number
+from fmepy.checks import as_rng, whole_number
 from fmepy.designs.criteria import CRITERIA, Criterion
 from fmepy.designs.information import SD, VARIABLE, Readings, errors_of
 from fmepy.designs.joint import JointReadings
 from fmepy.designs.spaces import ControlledExperiments, DesignSpace, ListedReadings, ReadingsInTime
-from fmepy.errors import ArgumentError, ParameterError, check_choice, did_you_mean, listed
+from fmepy.errors import ArgumentError, check_choice, listed
 from fmepy.fimlof.cost import FimlofCost
 from fmepy.fitting.bends import bends_of
 from fmepy.fitting.profile_result import Profile
 from fmepy.fitting.result import ModFit
-from fmepy.journal.saving import Saved
 from fmepy.mcmc.result import ModMCMC
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.priors import as_prior
-from fmepy.results.tables import Part, as_html, bullets, heading, long_table
-from fmepy.tables.columns import finite_numbers
+from fmepy.parameters.selection import chosen as select
+from fmepy.results.tables import Part, Shown, bullets, heading, table
+from fmepy.tables.columns import as_table, finite_numbers
 from fmepy.types import AxesArray, Cube, Matrix, Vector
 from fmepy.vocabulary import own_words
 
@@ -34,7 +34,7 @@ _ROUNDS = 50
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class OptimalDesign(Saved):
+class OptimalDesign(Shown):
     """A design; made by `design`.
 
     Attributes
@@ -55,7 +55,7 @@ class OptimalDesign(Saved):
         The candidates, and in ``sensitivity`` by how much the criterion would grow with a reading there.
     notes : tuple of str
     calendar : tuple or None
-        What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`.
+        The dates of the cost's data, see `fmepy.tables.sheet.with_times`.
     """
 
     chosen: pd.DataFrame
@@ -69,14 +69,14 @@ class OptimalDesign(Saved):
     calendar: Any = None
 
     def told(self) -> list[str]:
-        """Return what was found in sentences."""
-        said = [f"Standard error of {name}: {_short(before)} now, {_short(after)} with these readings."
+        """Return the results in sentences."""
+        sentences = [f"Standard error of {name}: {_short(before)} now, {_short(after)} with these readings."
                 for name, before, after in zip(self.before.index, self.before, self.after, strict=True)]  # fmt: skip
         if np.isfinite(self.efficiency):
-            said.append(
+            sentences.append(
                 f"By the criterion {self.criterion} at least {self.efficiency:.1%} as good as the best there is."
             )
-        return [*said, *self.notes]
+        return [*sentences, *self.notes]
 
     def plot(self, which: Any = None, *, axes: Any = None, **words: Any) -> AxesArray:
         """Draw what a reading would add over its place, and the readings that were chosen; return the Axes."""
@@ -84,12 +84,10 @@ class OptimalDesign(Saved):
 
         return plot_design(self, which, axes=axes, **words)
 
-    def __repr__(self) -> str:
-        return "\n".join([f"Design of {len(self.chosen)} readings", self.chosen.to_string(index=False), *self.told()])
-
-    def _repr_html_(self) -> str:
-        parts: list[Part] = [heading(f"Design of {len(self.chosen)} readings"), long_table(self.chosen)]
-        return as_html([*parts, *bullets(self.told())])
+    def shown(self) -> list[Part]:
+        """Return the readings, and the results in sentences."""
+        head = heading(f"Design of {len(self.chosen)} readings")
+        return [head, table(self.chosen, index=False), *bullets(self.told(), "")]
 
 
 def _short(value: float) -> str:
@@ -102,7 +100,7 @@ def design(
     criterion: str = "D", for_: Any = None, sd: Any = None, variables: Any = None, min_gap: float = 0.0,
     by: str | None = None, budget: float | None = None, prior: Any = None, seed: Any = None,
 ) -> OptimalDesign:  # fmt: skip
-    """Return the readings that tell most of the parameters.
+    """Return the readings that inform most about the parameters.
 
     Parameters
     ----------
@@ -176,7 +174,7 @@ def design(
     [2.0]
     """
     check_choice(criterion, CRITERIA, "criterion")
-    task = _Task(model, p, sd, criterion, for_, prior, as_rng(seed))
+    task = _DesignProblem(model, p, sd, criterion, for_, prior, as_rng(seed))
     if controls is not None:
         space: DesignSpace = ControlledExperiments(task, candidates, controls)
     elif times is not None:
@@ -192,28 +190,27 @@ def design(
         task.notes.append("Nothing is known of the errors: a reading has the standard deviation 1 (`sd` sets it).")
     task.set_candidates(space)
     _check_possible(task, space, count)
-    return _result(task, space, _exchanged(task, space, count))
+    return _result(task, space, _exchange(task, space, count))
 
 
-class _Task:
-    """The parameters, where they are, and the criterion."""
+class _DesignProblem:
+    """The parameters, their values, and the criterion."""
 
     def __init__(
-        self, asked: Any, p: Any, sd: Any, criterion: str, for_: Any, prior: Any, rng: np.random.Generator
+        self, source: Any, p: Any, sd: Any, criterion: str, for_: Any, prior: Any, rng: np.random.Generator
     ) -> None:
         draws = p if isinstance(p, pd.DataFrame) else p.pars if isinstance(p, ModMCMC) else None
         if draws is not None:
-            if not len(draws):
-                raise ParameterError("`p` is a table without rows; give one set of parameters a row.")
-            rows = rng.choice(len(draws), size=min(_MOST_DRAWS, len(draws)), replace=False)
-            self.points = [pd.Series(r, list(draws.columns)) for r in finite_numbers(draws.iloc[rows], "p")]
+            table = as_table(draws, "p")
+            rows = rng.choice(len(table), size=min(_MOST_DRAWS, len(table)), replace=False)
+            self.points = [pd.Series(row, list(table.columns)) for row in finite_numbers(table, "p")[rows]]
         else:
-            own = getattr(asked, "parms", None)
+            own = getattr(source, "parms", None)
             read = as_parameters(p.par if isinstance(p, Profile) else p, own, argument="p")
             self.points = [pd.Series(read.values, index=list(read.names), dtype=float)]
         self.names = [str(n) for n in self.points[0].index]
-        self.is_joint = isinstance(asked, FimlofCost)
-        self.readings = [(JointReadings if self.is_joint else Readings)(asked, point, sd) for point in self.points]
+        self.is_joint = isinstance(source, FimlofCost)
+        self.readings = [(JointReadings if self.is_joint else Readings)(source, point, sd) for point in self.points]
         self.kind, self.rng, self.notes = criterion, rng, list[str]()
         self._for = for_
         self.criteria: list[Criterion] = []
@@ -231,18 +228,14 @@ class _Task:
         self.present = np.array([r.present for r in self.readings]) + self.of_prior
 
     def set_candidates(self, space: DesignSpace) -> None:
-        """Make the criterion, now that the candidates are known."""
+        """Set the criterion, once the candidates are known."""
         chosen, gradient = np.arange(len(self.names)), None
         if self.kind == "c":
             if not isinstance(self._for, Mapping):
                 raise ArgumentError('`for_` of criterion="c" is a prediction, such as {"time": 10, "variable": "y"}.')
         elif self._for is not None:
-            if not (names := as_list(self._for, "for_")):
+            if not (names := select(self._for, self.names, "for_", "parameter", is_set=True)):
                 raise ArgumentError("`for_` is empty; name the parameters in question.")
-            for name in names:
-                if name not in self.names:
-                    near = did_you_mean(name, self.names)
-                    raise ArgumentError(f"`for_`: {name!r} is not among the parameters.{near}")
             chosen = np.array([self.names.index(name) for name in names])
         for k, readings in enumerate(self.readings):
             gradient = readings.gradient({VARIABLE: readings.variables[0], **self._for}) if self.kind == "c" else None
@@ -268,7 +261,7 @@ def _of_prior(prior: Any, point: pd.Series) -> Matrix:
     return np.diag(0.5 * np.maximum(np.nan_to_num(bends), 0.0))
 
 
-def _check_possible(task: _Task, space: DesignSpace, n: int) -> None:
+def _check_possible(task: _DesignProblem, space: DesignSpace, n: int) -> None:
     everything = space.together(range(len(space)))
     open_names = [name for name, e in zip(task.names, errors_of(everything[0]), strict=True) if np.isinf(e)]
     wanted = {task.names[i] for i in task.criteria[0].chosen}
@@ -281,12 +274,12 @@ def _check_possible(task: _Task, space: DesignSpace, n: int) -> None:
         raise ArgumentError(f"`n={n}`: there are {len(space)} candidates, each of which is taken at most once.")
 
 
-def _exchanged(task: _Task, space: DesignSpace, n: int) -> list[int]:
+def _exchange(task: _DesignProblem, space: DesignSpace, n: int) -> list[int]:
     """Return the best of several designs, each improved by exchanges of one unit while that helps."""
     best: tuple[float, list[int]] = (-np.inf, [])
     ridge = 1e-9 * np.array([np.diag(np.diag(m)) for m in task.present + space.information.mean(axis=1)])
     for k in range(_STARTS):
-        taken = _grown(task, space, n, ridge, random=k > 0)
+        taken = _greedy(task, space, n, ridge, random=k > 0)
         now = float(task.value(space.together(taken)[:, None])[0])
         for _ in range(_ROUNDS):
             before = now
@@ -304,7 +297,7 @@ def _exchanged(task: _Task, space: DesignSpace, n: int) -> list[int]:
         if now > best[0]:
             best = (now, sorted(taken))
     if not best[1] or not np.isfinite(best[0]):
-        M = space.together(_grown(task, space, n, ridge, False))[0]
+        M = space.together(_greedy(task, space, n, ridge, False))[0]
         names = [name for name, e in zip(task.names, errors_of(M), strict=True) if np.isinf(e)]
         raise ArgumentError(
             f"So few readings leave {listed(names or task.names)} open, and the criterion is not defined: take more "
@@ -313,8 +306,8 @@ def _exchanged(task: _Task, space: DesignSpace, n: int) -> list[int]:
     return best[1]
 
 
-def _grown(task: _Task, space: DesignSpace, n: int, ridge: Cube, random: bool) -> list[int]:
-    """Return units taken one after the other, each the best there is; of a random start the first half by chance."""
+def _greedy(task: _DesignProblem, space: DesignSpace, n: int, ridge: Cube, random: bool) -> list[int]:
+    """Return units chosen one after the other, each the best; with `random` the first half at random."""
     taken: list[int] = []
     while len(taken) < n:
         units = np.flatnonzero(space.allowed(taken))
@@ -331,13 +324,13 @@ def _grown(task: _Task, space: DesignSpace, n: int, ridge: Cube, random: bool) -
     return taken
 
 
-def _result(task: _Task, space: DesignSpace, taken: list[int]) -> OptimalDesign:
-    x, parts = task.readings[0].x, space.polished(taken)
+def _result(task: _DesignProblem, space: DesignSpace, taken: list[int]) -> OptimalDesign:
+    x, parts = task.readings[0].x, space.refined(taken)
     chosen = pd.concat(parts, ignore_index=True)
     of_units, own = space.information, None
     if task.is_joint:
         M = space.together(taken)
-        of_units = np.full_like(of_units, np.nan)  # what is taken adds nothing again
+        of_units = np.full_like(of_units, np.nan)  # chosen readings add nothing more
         rest = np.setdiff1d(np.arange(len(space)), taken)
         of_units[:, rest] = space.with_each(taken, rest) - M[:, None]
     else:

@@ -74,8 +74,8 @@ class Truncated:
             out[0, 1 + parameter] = 1
         return out
 
-    def any_number(self, *of: Any) -> int:
-        """Return a number that is any, but the same for the same arguments."""
+    def random_number(self, *of: Any) -> int:
+        """Return a random number, the same for the same arguments."""
         if of not in self._any or not of:
             self._any[of] = int(self._rng.integers(2, PRIME - 2))
         return self._any[of]
@@ -95,16 +95,16 @@ class Truncated:
         """Return the series of an expression; its coefficients are there once `coefficient` was called."""
         for part in in_order([e], self.known.__contains__):
             if part not in self.known:
-                self.known[part] = self._made(part)
+                self.known[part] = self._series_of(part)
         return self.known[e]
 
     # --- parts
 
-    def _made(self, e: Node) -> IntMatrix:
+    def _series_of(self, e: Node) -> IntMatrix:
         if isinstance(e, Number):
             return self.constant(0 if math.isnan(e.value) else remainder(e.value))  # of a branch that is left out
         if isinstance(e, Symbol):  # a transcendental number, such as log 2
-            return self.constant(self.any_number(e.name))
+            return self.constant(self.random_number(e.name))
         parts = [self.known[a] for a in e.args]
         if e.word in ("shared", "abs", "nan_of", "positive"):  # which sign a size has is no matter close by
             return parts[0]
@@ -158,14 +158,14 @@ class Truncated:
         is_fixed = id(a) in self._fixed
 
         def fill(k: int, out: IntMatrix) -> None:
-            out[k] = _convolved(a[:1], b[k:], 0, 0) if is_fixed else _convolved(a, b, k, 0)
+            out[k] = _convolution(a[:1], b[k:], 0, 0) if is_fixed else _convolution(a, b, k, 0)
 
         return self._step(fill)
 
     def _reciprocal(self, b: IntMatrix) -> IntMatrix:
         def fill(k: int, out: IntMatrix) -> None:
             first = inverse(b[0, 0])
-            rest = -_convolved(b, out, k, 1) % PRIME
+            rest = -_convolution(b, out, k, 1) % PRIME
             rest[0] = (rest[0] + (k == 0)) % PRIME
             out[k, 0] = rest[0] * first % PRIME
             out[k, 1:] = (rest[1:] - out[k, 0] * b[0, 1:] % PRIME) % PRIME * first % PRIME
@@ -193,7 +193,7 @@ class Truncated:
             series = [out if f is None else f for f in factors]
             product[0] = series[0]
             for j in range(1, len(series)):
-                product[j][k - 1] = _convolved(product[j - 1], series[j], k - 1, 0)
+                product[j][k - 1] = _convolution(product[j - 1], series[j], k - 1, 0)
             out[k] = product[-1][k - 1] * inverse(k) % PRIME
 
         self._steps.append(fill)
@@ -213,8 +213,8 @@ class Truncated:
 
         def start() -> tuple[int, Any]:
             value = int(u[0, 0])
-            z = _root(value) if half else self.any_number("power", value, int(a[0, 0]))
-            log = self.any_number("log", value)
+            z = _root(value) if half else self.random_number("power", value, int(a[0, 0]))
+            log = self.random_number("log", value)
             slope = int(a[0, 0]) * inverse(value) % PRIME * u[0, 1:] % PRIME + log * a[0, 1:] % PRIME
             return z, z * (slope % PRIME) % PRIME
 
@@ -226,7 +226,7 @@ class Truncated:
         u = self.of(e)
 
         def start() -> tuple[int, Any]:
-            z = 1 if not u[0].any() else self.any_number("exp", int(u[0, 0]))
+            z = 1 if not u[0].any() else self.random_number("exp", int(u[0, 0]))
             return z, z * u[0, 1:] % PRIME
 
         return self._integral([None, self._slope(u)], start)
@@ -236,7 +236,7 @@ class Truncated:
 
         def start() -> tuple[int, Any]:
             value = int(u[0, 0])
-            return self.any_number("log", value), inverse(value) * u[0, 1:] % PRIME
+            return self.random_number("log", value), inverse(value) * u[0, 1:] % PRIME
 
         return self._integral([self._slope(u), self._reciprocal(u)], start)
 
@@ -248,7 +248,7 @@ class Truncated:
             u, factor = self.of(e), self.of(as_node(slope(e)))
 
             def start() -> tuple[int, Any]:
-                return self.any_number(word, int(u[0, 0])), int(factor[0, 0]) * u[0, 1:] % PRIME
+                return self.random_number(word, int(u[0, 0])), int(factor[0, 0]) * u[0, 1:] % PRIME
 
             return self._integral([factor, self._slope(u)], start)
 
@@ -263,20 +263,20 @@ class Truncated:
 
             def fill(k: int) -> None:
                 if k == 0:
-                    m = 0 if not u[0].any() else self.any_number("circle", int(u[0, 0]))
+                    m = 0 if not u[0].any() else self.random_number("circle", int(u[0, 0]))
                     below = inverse(1 + m * m)
                     sine[0, 0], cosine[0, 0] = 2 * m * below % PRIME, (1 - m * m) * below % PRIME
                     sine[0, 1:], cosine[0, 1:] = cosine[0, 0] * u[0, 1:] % PRIME, -sine[0, 0] * u[0, 1:] % PRIME
                 else:
-                    sine[k] = _convolved(cosine, du, k - 1, 0) * inverse(k) % PRIME
-                    cosine[k] = -_convolved(sine, du, k - 1, 0) * inverse(k) % PRIME
+                    sine[k] = _convolution(cosine, du, k - 1, 0) * inverse(k) % PRIME
+                    cosine[k] = -_convolution(sine, du, k - 1, 0) * inverse(k) % PRIME
 
             self._steps.append(fill)
             self.known[key[0]], self.known[key[1]] = sine, cosine
         return self.known[key[0]], self.known[key[1]]
 
 
-def _convolved(a: IntMatrix, b: IntMatrix, k: int, first: int) -> Any:
+def _convolution(a: IntMatrix, b: IntMatrix, k: int, first: int) -> Any:
     """Return the coefficient of t^k of a b, the terms from a_first on: its value, then the derivatives."""
     left, right = a[first : k + 1], b[k - first :: -1] if k >= first else b[:0]
     out = (left[:, :1] * right % PRIME).sum(axis=0)

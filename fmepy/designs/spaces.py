@@ -1,4 +1,4 @@
-"""What a design can choose from: rows of a table, times between bounds, experiments with controls."""
+"""Design spaces: rows of a table, times between bounds, experiments with controls."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import finite_number
+from fmepy.checks import as_list, as_numbers, finite_number, positive_number
 from fmepy.designs.information import PRICE, VARIABLE, Readings
 from fmepy.errors import ArgumentError, did_you_mean, listed
+from fmepy.montecarlo.samplers import as_ranges
+from fmepy.parameters.named import check_names
+from fmepy.tables.columns import as_table
 from fmepy.tables.sheet import holds_dates, numbers_of_times
 from fmepy.types import Cube, IntVector, Vector
 
-_GRID = 201  # times between two bounds among which is chosen first
-_SETTINGS = 25  # of controls, by control, among which is chosen first
+_GRID = 201  # times between two bounds of the first grid
+_SETTINGS = 25  # of controls, by control, of the first grid
 _MOST_SETTINGS = 400
-_POLISHED = 1e-6  # of the range of a time or control
+_REFINED = 1e-6  # of the range of a time or control
 
 
 class DesignSpace:
-    """What can be chosen: units, each some rows of a table."""
+    """The units that can be chosen, each some rows of a table."""
 
     task: Any
     table: pd.DataFrame
@@ -43,7 +46,7 @@ class DesignSpace:
         self.information = np.stack([rows[:, u].sum(axis=1) for u in units], axis=1)
 
     def with_each(self, taken: Sequence[int], units: IntVector) -> Cube:
-        """Return the information of what is there and some units, with each of others: (n_point, n_unit, p, p)."""
+        """Return the information of the present and some units, with each of others: (n_point, n_unit, p, p)."""
         if self.task.is_joint:
             own = [self.units[i] for i in units]
             of_readings = np.array([r.with_each(self.row_numbers(taken), own) for r in self.task.readings])
@@ -51,7 +54,7 @@ class DesignSpace:
         return np.asarray(self.together(taken)[:, None] + self.information[:, units])
 
     def together(self, taken: Sequence[int]) -> Cube:
-        """Return the information of what is there and some units, shape (n_point, n_par, n_par)."""
+        """Return the information of the present and some units, shape (n_point, n_par, n_par)."""
         if self.task.is_joint:
             of_readings = np.array([r.of_rows(self.row_numbers(taken)) for r in self.task.readings])
             return np.asarray(of_readings + self.task.of_prior)
@@ -62,7 +65,7 @@ class DesignSpace:
         return np.concatenate([*(self.units[i] for i in taken), np.empty(0, dtype=np.intp)])
 
     def allowed(self, taken: Sequence[int]) -> Any:
-        """Return which units may join those that are taken."""
+        """Return which units may join the chosen ones."""
         out = np.ones(len(self), dtype=bool)
         if not self.repeats:
             out[list(taken)] = False
@@ -70,8 +73,8 @@ class DesignSpace:
             out &= self.prices <= self.budget - self.prices[list(taken)].sum() + 1e-12
         return out
 
-    def polished(self, chosen: list[int]) -> list[Any]:
-        """Return what was chosen, moved continuously where that can be."""
+    def refined(self, chosen: list[int]) -> list[Any]:
+        """Return the chosen units, moved continuously where that is possible."""
         return [self.rows(i) for i in chosen]
 
     def rows(self, unit: int) -> pd.DataFrame:
@@ -97,8 +100,11 @@ class ListedReadings(DesignSpace):
         if budget is not None:
             if PRICE not in table.columns:
                 raise ArgumentError("`budget` needs a column 'cost' of the candidates.")
-            self.prices = np.array([table[PRICE].to_numpy(dtype=float)[g].sum() for g in groups])
-            self.budget = float(budget)
+            prices = as_numbers(table[PRICE], f"candidates[{PRICE!r}]")
+            if not (np.isfinite(prices) & (prices >= 0)).all():
+                raise ArgumentError(f"`candidates[{PRICE!r}]` must hold finite numbers, at least 0.")
+            self.prices = np.array([prices[g].sum() for g in groups])
+            self.budget = positive_number(budget, "budget")
             if not (self.prices <= self.budget).any():
                 raise ArgumentError(
                     f"`budget={budget!r}` buys nothing: the cheapest reading costs {self.prices.min():g}."
@@ -144,10 +150,10 @@ class ReadingsInTime(DesignSpace):
             out &= np.abs(x - x[i]) >= self.min_gap * (1 - 1e-12)
         return out
 
-    def polished(self, chosen: list[int]) -> list[Any]:
+    def refined(self, chosen: list[int]) -> list[Any]:
         """Return the times moved to their best places."""
         if not self.moves:
-            return super().polished(chosen)
+            return super().refined(chosen)
         name = self.task.readings[0].x
         table = self.table.iloc[chosen].copy().reset_index(drop=True)
         step = (self.high - self.low) / (_GRID - 1)
@@ -180,13 +186,9 @@ class ControlledExperiments(DesignSpace):
             raise ArgumentError("`controls` are of a model or a SimulationCost: candidates of a FimlofCost set none.")
         if not callable(candidates):
             raise ArgumentError("With `controls`, `candidates` is a function of a dict of them that returns a table.")
-        self.bounds = {str(k): (float(a), float(b)) for k, (a, b) in dict(controls).items()}
-        for name, (low, high) in self.bounds.items():
-            if name not in task.readings[0].model.parms.index:
-                near = did_you_mean(name, task.readings[0].model.parms.index)
-                raise ArgumentError(f"`controls`: {name!r} is no parameter of the model.{near}")
-            if not low < high:
-                raise ArgumentError(f"`controls`: the bounds of {name!r}, {low:g} and {high:g}, are crossed.")
+        ranges = as_ranges(controls, argument="controls", varying=True)
+        names = check_names(ranges.names, task.readings[0].model.parms.index, argument="controls")
+        self.bounds = dict(zip(names, zip(ranges.low.tolist(), ranges.high.tolist(), strict=True), strict=True))
         each = max(2, min(_SETTINGS, int(_MOST_SETTINGS ** (1 / len(self.bounds)))))
         axes = np.meshgrid(*(np.linspace(a, b, each) for a, b in self.bounds.values()), indexing="ij")
         settings = np.column_stack([a.ravel() for a in axes])
@@ -196,10 +198,10 @@ class ControlledExperiments(DesignSpace):
 
     def experiment(self, setting: Mapping[str, float]) -> pd.DataFrame:
         """Return the readings of an experiment with these controls."""
-        table = _with_variables(self.task.readings[0], pd.DataFrame(self.function(dict(setting))), None)
+        table = _with_variables(self.task.readings[0], as_table(self.function(dict(setting)), "candidates"), None)
         return table.assign(**{k: v for k, v in setting.items() if k not in table.columns})
 
-    def polished(self, chosen: list[int]) -> list[Any]:
+    def refined(self, chosen: list[int]) -> list[Any]:
         """Return the experiments with their controls moved to their best places."""
         from scipy.optimize import minimize
 
@@ -227,7 +229,7 @@ class ControlledExperiments(DesignSpace):
 
 
 def _with_variables(readings: Readings, table: pd.DataFrame, variables: Any) -> pd.DataFrame:
-    """Return candidates with a column of variables, checked."""
+    """Return valid candidates with a column of variables."""
     if not len(table):
         raise ArgumentError("`candidates` is empty.")
     if readings.x not in table.columns:
@@ -237,8 +239,8 @@ def _with_variables(readings: Readings, table: pd.DataFrame, variables: Any) -> 
     if holds_dates(table[readings.x]):
         days = numbers_of_times(table[readings.x], readings.calendar, f"`candidates`, column {readings.x!r}")
         table = table.assign(**{readings.x: days})
-    given = [variables] if isinstance(variables, str) else variables
-    names = list(readings.variables if given is None else given)
+    as_numbers(table[readings.x], f"candidates[{readings.x!r}]")  # raises an error for text
+    names = readings.variables if variables is None else as_list(variables, "variables")
     if VARIABLE not in table.columns:
         table = table.merge(pd.DataFrame({VARIABLE: names}), how="cross")
     known = [*readings.model.var_names, *readings.variables]  # of data by depth the profiles
@@ -273,7 +275,7 @@ def _coordinate_search(
         farthest = 0.0
         for i in range(len(table)):
             low, high = limits(i)
-            if high - low < 2 * _POLISHED * span:
+            if high - low < 2 * _REFINED * span:
                 continue
             rest = task.present + own.sum(axis=1) - own[:, i]
 
@@ -281,12 +283,12 @@ def _coordinate_search(
                 M = rest + task.information(moved(i, float(x)).iloc[[i]])[:, 0]
                 return -float(task.value(M[:, None])[0])
 
-            found = minimize_scalar(worse, bounds=(low, high), method="bounded", options={"xatol": _POLISHED * span})
+            found = minimize_scalar(worse, bounds=(low, high), method="bounded", options={"xatol": _REFINED * span})
             now = float(table[name].to_numpy(dtype=float)[i])
             best = min([float(found.x), low, high, now], key=worse)
             farthest = max(farthest, abs(best - now))
             table.loc[i, name] = best
             own[:, i] = task.information(table.iloc[[i]])[:, 0]
-        if farthest < 2 * _POLISHED * span:
+        if farthest < 2 * _REFINED * span:
             break
     return table

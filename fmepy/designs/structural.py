@@ -13,12 +13,11 @@ import pandas as pd
 from fmepy.checks import as_list, as_rng
 from fmepy.designs.invariants import invariants
 from fmepy.designs.power_series import PRIME, SingularStartError, Truncated
-from fmepy.designs.remainders import independent, null_space
+from fmepy.designs.prime_field import independent, null_space
 from fmepy.designs.uniqueness import unique_parameters
 from fmepy.errors import ArgumentError, ModelError, did_you_mean, listed
-from fmepy.journal.saving import Saved
 from fmepy.language.nodes import Node, Symbol, as_node
-from fmepy.results.tables import Part, as_html, bullets, heading, long_table
+from fmepy.results.tables import Part, Shown, bullets, heading, table
 from fmepy.types import IntMatrix
 from fmepy.vocabulary import own_words
 
@@ -30,7 +29,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StructuralIdentifiability(Saved):
+class StructuralIdentifiability(Shown):
     """Which parameters of a model perfect data would fix; made by `structural_identifiability`.
 
     Attributes
@@ -45,7 +44,7 @@ class StructuralIdentifiability(Saved):
         observed as well), as texts; each row alone makes all parameters identifiable, and one at least names parameters
         alone. Empty if nothing is missing.
     observed, known : tuple of str
-        What was taken as observed and as known.
+        The variables and parameters that counted as observed and as known.
     error : float
         Bound of the probability that a "not" should be "locally".
     notes : tuple of str
@@ -61,8 +60,8 @@ class StructuralIdentifiability(Saved):
     notes: tuple[str, ...] = field(default=())
 
     def told(self) -> list[str]:
-        """Return what was found in sentences."""
-        said = []
+        """Return the results in sentences."""
+        sentences = []
         for verdict, words in (
             ("globally", "is fixed by perfect data"),
             ("locally", "is fixed up to finitely many values, as far as was proven"),
@@ -70,22 +69,19 @@ class StructuralIdentifiability(Saved):
         ):
             names = self.verdicts.index[self.verdicts == verdict].tolist()
             if names:
-                said.append(f"{listed(names)} {words if len(names) == 1 else words.replace('is', 'are', 1)}.")
+                sentences.append(f"{listed(names)} {words if len(names) == 1 else words.replace('is', 'are', 1)}.")
         if self.combinations:
-            said.append(f"Of what is not fixed, these functions are: {listed(self.combinations)}.")
+            sentences.append(f"Of what is not fixed, these functions are: {listed(self.combinations)}.")
         for _, row in self.missing.iloc[:3].iterrows():
             parts = [f"{listed(row[c].split(', '))} were {c}" for c in ("known", "observed") if row[c]]
-            said.append(f"All would be fixed if {' and '.join(parts)}.")
-        return [*said, *self.notes]
+            sentences.append(f"All would be fixed if {' and '.join(parts)}.")
+        return [*sentences, *self.notes]
 
-    def __repr__(self) -> str:
+    def shown(self) -> list[Part]:
+        """Return the verdicts, and the results in sentences."""
         head = f"Structural identifiability, observed {listed(self.observed)}"
         head += f", known {listed(self.known)}" if self.known else ""
-        return "\n".join([head, self.verdicts.to_string(), *self.told()])
-
-    def _repr_html_(self) -> str:
-        parts: list[Part] = [heading("Structural identifiability"), long_table(self.verdicts.to_frame())]
-        return as_html([*parts, *bullets(self.told())])
+        return [heading(head), table(self.verdicts.to_frame()), *bullets(self.told(), "")]
 
 
 @own_words
@@ -164,12 +160,12 @@ def structural_identifiability(
 
 
 class _Case:
-    """A model, what of it is observed, and what is unknown."""
+    """A model with its observed variables and unknown parameters."""
 
     def __init__(self, model: Any, observed: Any, known: Iterable[str]) -> None:
-        seen = None
+        observables = None
         while inner := next((getattr(model, a) for a in ("cost", "inner", "model") if hasattr(model, a)), None):
-            seen, model = getattr(getattr(model, "comparison", None), "group_names", seen), inner
+            observables, model = getattr(getattr(model, "comparison", None), "group_names", observables), inner
         d = getattr(model, "definition", None)
         if d is None:
             raise ArgumentError(
@@ -184,7 +180,7 @@ class _Case:
         equations = d.equations
         self.states, self.rates = equations.states, equations.rates
         self.outputs: dict[str, Node] = {**{s: Symbol(s) for s in equations.states}, **dict(equations.outputs)}
-        self.observed = self._observed(observed, seen, [n for n, _ in equations.outputs])
+        self.observed = self._observed(observed, observables, [n for n, _ in equations.outputs])
         self.initial = [as_node(v) for v in d.initial]
         self.time, self.start = Symbol(equations.time), float(model.times[0])
         self.forcings = equations.forcings
@@ -199,8 +195,8 @@ class _Case:
             raise ArgumentError("Every parameter is `known`; nothing is left to be judged.")
         self._any_start = False
 
-    def _observed(self, given: Any, seen: Any, outputs: Sequence[str]) -> list[str]:
-        names = list(seen or outputs or self.states) if given is None else as_list(given, "observed")
+    def _observed(self, given: Any, observables: Any, outputs: Sequence[str]) -> list[str]:
+        names = list(observables or outputs or self.states) if given is None else as_list(given, "observed")
         for name in names:
             if name not in list(self.outputs):
                 raise ArgumentError(
@@ -221,7 +217,7 @@ class _Case:
 
     @property
     def order(self) -> int:
-        """The last coefficient that is looked at."""
+        """The last coefficient that is used."""
         return len(self.states) + len(self.names) + _MORE
 
     def point(self, rng: np.random.Generator) -> RandomPoint:
@@ -265,8 +261,8 @@ class RandomPoint:
         clock[1, 0] = 1
         t.known[case.time] = clock
         for name in case.forcings:
-            t.known[Symbol(name)] = given = t.new()
-            given[:, 0] = rng.integers(2, PRIME - 2, size=order + 1)
+            t.known[Symbol(name)] = series = t.new()
+            series[:, 0] = rng.integers(2, PRIME - 2, size=order + 1)
         starts = [t.of(e) for e in case.initial]
         t.coefficient(0)
         begins = [s[0].copy() for s in starts]

@@ -2,8 +2,8 @@
 
 The coefficients c_k of the power series of the outputs are rational functions of the parameters. At a random point p*
 the equations ``c_k(p) = c_k(p*)`` are polynomials, over the prime field of `power_series`; a parameter of which the
-basis says ``p_i = p*_i`` has no other value (Hong et al. 2020). That runs in a process of its own, which is ended when
-its time is over: a basis of a few polynomials may take seconds or years.
+basis says ``p_i = p*_i`` has no other value (Hong et al. 2020). That runs in a separate process with a limit of time: a
+basis of a few polynomials may take seconds or years.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _RATIONAL = ("+", "*", "**", "shared", "number", "symbol")
 
 
 def unique_parameters(case: Any, names: Sequence[str]) -> set[str]:
-    """Return those of some parameters that are proven to have one value; what was not tried to the end is noted."""
+    """Return the parameters that are proven to have one value; a note says where the proof was not completed."""
     expressions = [*case.rates, *case.initial, *(case.outputs[n] for n in case.observed)]
     nodes = in_order(expressions, set[Node]().__contains__)
     nodes = list(dict.fromkeys(nodes))
@@ -50,12 +50,12 @@ def unique_parameters(case: Any, names: Sequence[str]) -> set[str]:
     command = [sys.executable, "-m", "fmepy.designs.uniqueness"]
     try:
         done = subprocess.run(command, input=json.dumps(task), capture_output=True, text=True, timeout=LONGEST)
-        told, is_late = done.stdout, done.returncode != 0
+        output, is_late = done.stdout, done.returncode != 0
     except subprocess.TimeoutExpired as late:
-        told, is_late = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or "", True
+        output, is_late = late.stdout.decode() if isinstance(late.stdout, bytes) else late.stdout or "", True
     if is_late:
         case.notes.append(f"Whether a parameter has one value only was tried for {SECONDS} s, not to the end.")
-    lines = told.strip().splitlines()
+    lines = output.strip().splitlines()
     return set(json.loads(lines[-1])) if lines else set()
 
 
@@ -69,7 +69,7 @@ def _row(e: Node, place: dict[Node, int]) -> list[Any]:
     return ["symbol", e.name] if isinstance(e, Symbol) else [e.word, *(place[a] for a in e.args)]
 
 
-# --- in the process of its own
+# --- in a separate process
 
 
 def main() -> None:
@@ -78,7 +78,7 @@ def main() -> None:
 
     from sympy import GF, field, groebner, ring
 
-    _end_later()
+    _limit_time()
     task = json.load(sys.stdin)
     names, rng = task["names"], random.Random(1)
     F = field(names, GF(PRIME))[0]
@@ -94,9 +94,9 @@ def main() -> None:
             value = _at(numerator, there) * pow(_at(denominator, there), PRIME - 2, PRIME) % PRIME
             equation = numerator - denominator * value
             if equation and not equation.is_ground:
-                equations.append(_lifted(equation, R))
+                equations.append(_embedded(equation, R))
                 if not denominator.is_ground:
-                    below = (below * _lifted(denominator, R)).quo(below.gcd(_lifted(denominator, R)))
+                    below = (below * _embedded(denominator, R)).quo(below.gcd(_embedded(denominator, R)))
         if len(equations) < len(wanted):
             continue
         basis = groebner([*(e.as_expr() for e in equations), (1 - x[-1] * below).as_expr()], *R.symbols,
@@ -110,8 +110,8 @@ def main() -> None:
             return
 
 
-def _end_later() -> None:
-    """Let this process end when it has computed for `SECONDS` from now on."""
+def _limit_time() -> None:
+    """Limit the processor time of this process to `SECONDS` from now on."""
     try:
         import resource
     except ImportError:  # Windows
@@ -147,10 +147,10 @@ class _Series:
     def of(self, i: int, k: int) -> Any:
         """Return a coefficient of a row."""
         if (i, k) not in self.known:
-            self.known[i, k] = self._made(i, k)
+            self.known[i, k] = self._series_of(i, k)
         return self.known[i, k]
 
-    def _made(self, i: int, k: int) -> Any:
+    def _series_of(self, i: int, k: int) -> Any:
         word, *parts = self.rows[i]
         zero = self.F(0)
         if word == "number":
@@ -191,7 +191,7 @@ def _at(polynomial: Any, values: Sequence[int]) -> int:
     return total % PRIME
 
 
-def _lifted(polynomial: Any, R: Any) -> Any:
+def _embedded(polynomial: Any, R: Any) -> Any:
     """Return a polynomial as one of the ring with one more variable."""
     return R.from_dict({(*powers, 0): c for powers, c in polynomial.terms()})
 

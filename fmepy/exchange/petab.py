@@ -26,7 +26,7 @@ from fmepy.exchange.sbml import SbmlModel, model_of, read_draft
 from fmepy.parameters.mapped import Transforms
 from fmepy.parameters.maps import Elementwise
 from fmepy.parameters.named import merge_parameters
-from fmepy.parameters.scales import marked, scale_of
+from fmepy.parameters.scales import mark, scale_of
 from fmepy.types import AxesArray, UserParameters, Vector
 from fmepy.vocabulary import own_words
 
@@ -52,7 +52,7 @@ class FitCost(MappedCost):
     def _parms(self) -> pd.Series:
         names = list(self.own_lower.index)
         own = self.inner.parms[names]
-        return marked(pd.Series(self.map(names).start(own.to_numpy(dtype=float)), index=names), self.transforms)
+        return mark(pd.Series(self.map(names).start(own.to_numpy(dtype=float)), index=names), self.transforms)
 
     def map(self, names: Sequence[str] | None = None) -> Any:
         """Return the map to the parameters `names` (None: all that are estimated)."""

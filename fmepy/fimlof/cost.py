@@ -37,7 +37,7 @@ from fmepy.language.nodes import ZERO, Symbol
 from fmepy.models.base import Model
 from fmepy.parameters.named import check_names, merge_parameters
 from fmepy.parameters.names import split_local
-from fmepy.parameters.scales import marked
+from fmepy.parameters.scales import mark
 from fmepy.tables.sheet import with_times
 from fmepy.types import BoolVector, Seed, UserParameters
 from fmepy.vocabulary import by_name, with_own_words
@@ -253,7 +253,7 @@ class FimlofCost(ModelsOfCost, AddableCost):
         cases = column.cases(np.empty(0, dtype=np.intp))
         experiments = read_experiments(self, given, column, conditions, specification.parms, cases)
         object.__setattr__(self, "cases", experiments)
-        object.__setattr__(self, "parms", marked(experiments.parameters.parms.copy(), self.transforms or None))
+        object.__setattr__(self, "parms", mark(experiments.parameters.parms.copy(), self.transforms or None))
         self._check_scales()
 
     @property

@@ -29,10 +29,10 @@ _ADVICE = "Filter again for it: cost.filter(result.parms), with the cost that yo
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Facts(Stored):
-    """Names and settings of a filtered model that tables, tests and pages of its result need.
+class FilterDescription(Stored, formerly="Facts"):
+    """Names and settings of a filtered model for the tables, tests and pages of its result.
 
-    A new result takes them from its bound cost, a loaded one, whose file holds no models, from the file.
+    A new result makes it from its bound cost; a loaded one, whose file holds no models, has it from the file.
 
     Attributes
     ----------
@@ -76,10 +76,10 @@ class OutputValues(Stored):
     sds: Matrix
 
 
-def facts_of(spec: Specification) -> Facts:
+def describe_filter(spec: Specification) -> FilterDescription:
     """Return the names and settings of a specification."""
     outputs = outputs_of(spec)
-    return Facts(
+    return FilterDescription(
         states=tuple(spec.space.states),
         outputs=tuple(name for name, _ in outputs),
         transforms=tuple(spec.transforms),
@@ -109,16 +109,16 @@ class Filtered(Saved):
     xlabel: str
     entity_column: str | None
     threshold: float
-    loaded: tuple[Facts, tuple[dict[str, OutputValues], ...]] | None = field(default=None, repr=False)  # from a file
+    loaded: tuple[FilterDescription, tuple[dict[str, OutputValues], ...]] | None = field(default=None, repr=False)
 
     def as_stored(self) -> Self:
         """Return the result as it is written: with what its tables need of the model."""
         return self if self.loaded is not None else replace(self, loaded=(self.facts, self._own_outputs))
 
     @cached_property
-    def facts(self) -> Facts:
+    def facts(self) -> FilterDescription:
         """Names and settings of the model."""
-        return facts_of(self.bound.spec) if self.loaded is None else self.loaded[0]
+        return describe_filter(self.bound.spec) if self.loaded is None else self.loaded[0]
 
     # --- the likelihood
 

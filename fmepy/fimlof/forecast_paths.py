@@ -1,4 +1,4 @@
-"""The model beyond the end of the data: without readings, with its times, inputs and resets."""
+"""Forecasts beyond the end of the data: the model without readings, its moments, simulated paths."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ahead:
-    """Mean, shape (n_time, k), and covariance, (n_time, k, k), of states, outputs and readings together.
+class Moments:
+    """Mean, shape (n_time, k), and covariance, (n_time, k, k), of states, outputs and readings together; forecast.
 
     `error_sds`, shape (n_time, n_var), are those of the errors of readings.
     """
@@ -44,7 +44,7 @@ class Ahead:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Future:
+class Horizon:
     """The model of one entity beyond the end of its data."""
 
     bound_filter: BoundFilter
@@ -70,12 +70,12 @@ class Future:
             if not f.of_function and f.times[-1] < last - 1e-9 * abs(last) and np.ptp(f.values) > 0
         ]
 
-    def run(self, run: EntityRun, filtered: Specification) -> Ahead:
+    def run(self, run: EntityRun, filtered: Specification) -> Moments:
         """Return the forecast from the end of a run of the model as the data were filtered, with its own start."""
         x, P = end_of(run, filtered)
-        return self.ahead(x, P, run.p)
+        return self.moments(x, P, run.p)
 
-    def ahead(self, x: Vector, P: Matrix, p: Vector) -> Ahead:
+    def moments(self, x: Vector, P: Matrix, p: Vector) -> Moments:
         """Return the forecast from a state and its covariance."""
         m = self.bound_filter
         result = run_filter(m.scheme, self.schedule, Start(np.array(x), np.array(P)), m.inputs(p), True)
@@ -88,12 +88,12 @@ class Future:
         assert result.record is not None, "a recorded pass"
         return self._together(result.record.x_predicted[at], result.record.P_predicted[at], p, at)
 
-    def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> Ahead:
+    def _together(self, x: Matrix, P: Cube, p: Vector, at: Any) -> Moments:
         n, m = x.shape[1], len(self.spec.variables)
         y, H = self.values.at(self.times, x, p, self.schedule.inputs[at])
         H = np.concatenate([np.broadcast_to(np.eye(n), (len(x), n, n)), H[:, :-m]], axis=1)
         sds = np.abs(y[:, -m:]) * self.errors
-        return Ahead(np.concatenate([x, y[:, :-m]], axis=1), np.einsum("tai,tij,tbj->tab", H, P, H), sds)
+        return Moments(np.concatenate([x, y[:, :-m]], axis=1), np.einsum("tai,tij,tbj->tab", H, P, H), sds)
 
     def readings_of(self, x: Cube, p: Vector, rng: np.random.Generator) -> tuple[Cube, Cube]:
         """Return states, outputs and readings along paths, shape (n_draw, n_time, k), and the readings with errors."""
@@ -120,14 +120,14 @@ def end_of(run: EntityRun, spec: Specification) -> tuple[Vector, Matrix]:
     return h.x_filtered[run.end], h.P_filtered[run.end]
 
 
-def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> Future:
+def horizon_of(spec: Specification, run: EntityRun, steps: int | None, times: Any, forcings: Any) -> Horizon:
     """Return the model beyond the end of an entity's data; for the arguments see ``FilterResult.forecast``."""
     end = float(run.schedule.times[run.end])
-    ahead = _times(spec, run, steps, times, end)
+    beyond = _times(spec, run, steps, times, end)
     definition = spec.definition
     if forcings is not None:
         definition = replace(definition, forcings=_scenario(definition.forcings, forcings, run.label))
-    wholes = [int((ahead[-1] - end) / a.length + 1e-9) for a in spec.accumulators]
+    wholes = [int((beyond[-1] - end) / a.length + 1e-9) for a in spec.accumulators]
     ends = [end + a.length * np.arange(1, n + 1) for a, n in zip(spec.accumulators, wholes, strict=True)]
     resets = [
         Event(a.state, float(t - a.length), 0.0, "replace")
@@ -136,21 +136,21 @@ def future_of(spec: Specification, run: EntityRun, steps: int | None, times: Any
     ]
     later = replace(
         spec,
-        grid=np.unique(np.concatenate([[end], ahead, _between(spec, end, float(ahead[-1]))])),
+        grid=np.unique(np.concatenate([[end], beyond, _between(spec, end, float(beyond[-1]))])),
         initial="known",
         definition=definition,
         events=tuple(sorted((*spec.events, *resets), key=lambda e: e.time)),
     )
-    schedule, _ = schedule_of(later, NO_READINGS, np.concatenate([[end], ahead]))
+    schedule, _ = schedule_of(later, NO_READINGS, np.concatenate([[end], beyond]))
     errors = np.array([_typical(run, v) for v in range(len(spec.variables))])
     outputs = dict(outputs_of(later))
-    complete = np.ones((len(ahead), len(spec.variables)), dtype=bool)
+    complete = np.ones((len(beyond), len(spec.variables)), dtype=bool)
     for a, own in zip(spec.accumulators, ends, strict=True):
-        complete[:, a.variable] = np.isclose(ahead[:, None], own[None, :]).any(axis=1)
-    return Future(
+        complete[:, a.variable] = np.isclose(beyond[:, None], own[None, :]).any(axis=1)
+    return Horizon(
         BoundFilter(later),
         schedule,
-        ahead,
+        beyond,
         tuple(outputs),
         StateFunctions(later, [*outputs.values(), *spec.space.readings, *spec.space.sds]),
         errors,
@@ -181,13 +181,13 @@ def _times(spec: Specification, run: EntityRun, steps: int | None, times: Any, e
             data = np.unique(run.schedule.readings.times)
             spacing = float(np.median(np.diff(data))) if len(data) > 1 else 1.0
         return np.asarray(end + spacing * np.arange(1, steps + 1), dtype=float)
-    ahead = np.unique(times)
-    ahead = ahead[ahead > end]
-    if not len(ahead) or not np.isfinite(ahead).all():
+    beyond = np.unique(times)
+    beyond = beyond[beyond > end]
+    if not len(beyond) or not np.isfinite(beyond).all():
         raise ArgumentError(f"`times` must hold finite times beyond the data, which end at {end:g}.")
     if spec.definition.kind == "difference":
-        whole_steps(ahead, end, spec.dt or 1.0)
-    return ahead
+        whole_steps(beyond, end, spec.dt or 1.0)
+    return beyond
 
 
 def _scenario(own: tuple[Forcing, ...], series: Any, label: Any) -> tuple[Forcing, ...]:
@@ -206,8 +206,8 @@ def _scenario(own: tuple[Forcing, ...], series: Any, label: Any) -> tuple[Forcin
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Drawn:
-    """Paths of one entity: states, outputs and readings, shape (n_draw, n_time, k); readings with errors."""
+class Draws:
+    """Draws of one entity: states, outputs and readings, shape (n_draw, n_time, k); readings with errors."""
 
     paths: Cube
     readings: Cube
@@ -219,7 +219,7 @@ class Drawn:
             raise SimulationError("Every simulated path broke down; look at the model beyond the data.")
         return self.paths[whole], self.readings[whole]
 
-    def table(self, future: Future, label: Any, entity: str | None) -> pd.DataFrame:
+    def table(self, future: Horizon, label: Any, entity: str | None) -> pd.DataFrame:
         """Return all draws as one table, readings on the data's own scale."""
         spec = future.spec
         n_draw, n_time, _ = self.paths.shape
@@ -234,26 +234,26 @@ class Drawn:
         return table
 
 
-def drawn_paths(
-    flt: FilterResult, futures: Sequence[Future], names: list[str], C: Matrix, n: int, rng: np.random.Generator
-) -> list[Drawn]:
+def simulate_paths(
+    flt: FilterResult, futures: Sequence[Horizon], names: list[str], C: Matrix, n: int, rng: np.random.Generator
+) -> list[Draws]:
     """Return paths by simulation: parameters, end of the data, noise of the system and of the readings are drawn."""
     theta = flt.parms.to_numpy(dtype=float)
     at = flt.parms.index.get_indexer(pd.Index(names))
     factor = semidefinite_factor(C) if names else C
     if not names:
         own = zip(futures, flt.runs, strict=True)
-        return [Drawn(*future.readings_of(_paths(future, run, n, rng), run.p, rng)) for future, run in own]
+        return [Draws(*future.readings_of(_paths(future, run, n, rng), run.p, rng)) for future, run in own]
     parts: list[list[tuple[Cube, Cube]]] = [[] for _ in futures]
     for _ in range(n):
         moved = theta.copy()
         moved[at] += factor @ rng.standard_normal(len(at))
         for k, (future, run) in enumerate(zip(futures, flt.bound.records(moved, flt.entities), strict=True)):
             parts[k].append(future.readings_of(_paths(future, run, 1, rng), run.p, rng))
-    return [Drawn(*(np.concatenate(own) for own in zip(*part, strict=True))) for part in parts]
+    return [Draws(*(np.concatenate(own) for own in zip(*part, strict=True))) for part in parts]
 
 
-def _paths(future: Future, run: EntityRun, n: int, rng: np.random.Generator) -> Cube:
+def _paths(future: Horizon, run: EntityRun, n: int, rng: np.random.Generator) -> Cube:
     """Return the states along n paths from the end of the data, shape (n, n_time, n_state); NaN after a breakdown."""
     spec = future.spec
     if run.failure is not None:

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_rng, between_0_and_1, whole_number
+from fmepy.checks import as_numbers, as_rng, between_0_and_1, whole_number
 from fmepy.errors import ArgumentError, SimulationError, check_known, warn
 from fmepy.fimlof.data import EntityRun
 from fmepy.fimlof.filter_model import Specification
-from fmepy.fimlof.forecast_paths import Ahead, Drawn, Future, drawn_paths, future_of
+from fmepy.fimlof.forecast_paths import Draws, Horizon, Moments, horizon_of, simulate_paths
 from fmepy.fimlof.outputs import band, names_of_sums, on_own_scale, positive_names
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.scales import check_scale
@@ -165,23 +165,23 @@ def forecast(
         raise SimulationError(f"There is no forecast: {flt.failure}", parameters=flt.values)
     names, C = _covariance(parm_cov, flt.parms)
     spec = flt.bound.spec
-    futures = [future_of(flt.bound.spec_of(run.label), run, steps, times, forcings) for run in flt.runs]
+    futures = [horizon_of(flt.bound.spec_of(run.label), run, steps, times, forcings) for run in flt.runs]
     notes = list(dict.fromkeys(note for f in futures for note in f.inputs_that_end()))
     for note in notes:
         warn(note)
     kinds = zip(spec.variables, spec.transforms, strict=True)
     notes += [f"The reading_sd of {name!r} is on the scale of {how}." for name, how in kinds if how is not None]
     theta = flt.parms.to_numpy(dtype=float)
-    ahead = [f.run(run, spec) for f, run in zip(futures, flt.runs, strict=True)]
-    covariances = [a.covariance for a in ahead]
+    moments = [f.run(run, spec) for f, run in zip(futures, flt.runs, strict=True)]
+    covariances = [m.covariance for m in moments]
     if names:
         slopes = _slopes(flt, futures, theta, [flt.parms.index.get_loc(k) for k in names], np.sqrt(np.diag(C)))
         covariances = [P + np.einsum("tia,ab,tjb->tij", S, C, S) for P, S in zip(covariances, slopes, strict=True)]
-    drawn = drawn_paths(flt, futures, names, C, draws, as_rng(seed)) if draws else None
+    drawn = simulate_paths(flt, futures, names, C, draws, as_rng(seed)) if draws else None
     entity = flt.entity_column
     parts = [
-        rows_of_entity(f, a, P, level, None if drawn is None else drawn[k], run, entity)
-        for k, (f, a, P, run) in enumerate(zip(futures, ahead, covariances, flt.runs, strict=True))
+        rows_of_entity(f, m, P, level, None if drawn is None else drawn[k], run, entity)
+        for k, (f, m, P, run) in enumerate(zip(futures, moments, covariances, flt.runs, strict=True))
     ]
     n = len(spec.space.states)
     table = None
@@ -228,7 +228,7 @@ def _covariance(table: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
     names = [str(c) for c in table.columns]
     for name in names:
         check_known(name, parms.index, f"`parm_cov`: {name!r} is not a parameter of the filter.")
-    C = table.to_numpy(dtype=float)
+    C = as_numbers(table, "parm_cov")
     moves = ~np.isnan(np.diag(C))  # an sd that was estimated at zero has no variance: it stays there
     if C.shape[0] == C.shape[1] and moves.any():
         names, C = [k for k, m in zip(names, moves, strict=True) if m], C[np.ix_(moves, moves)]
@@ -240,7 +240,7 @@ def _covariance(table: Any, parms: pd.Series) -> tuple[list[str], Matrix]:
     return names, C
 
 
-def _slopes(flt: FilterResult, futures: Sequence[Future], theta: Vector, at: Sequence[Any], se: Vector) -> list[Cube]:
+def _slopes(flt: FilterResult, futures: Sequence[Horizon], theta: Vector, at: Sequence[Any], se: Vector) -> list[Cube]:
     """Return d forecast / d theta of every entity, shape (n_time, k, n_par), by differences inside the bounds."""
     bound, places = flt.bound, list(at)
     shapes: list[tuple[int, ...]] = []
@@ -249,9 +249,9 @@ def _slopes(flt: FilterResult, futures: Sequence[Future], theta: Vector, at: Seq
         full = theta.copy()
         full[places] = moved
         runs = [_check_run(run) for run in bound.records(full, flt.entities)]
-        ahead = [f.run(run, bound.spec).mean for f, run in zip(futures, runs, strict=True)]
-        shapes[:] = [a.shape for a in ahead]
-        return np.concatenate([a.ravel() for a in ahead])
+        forecasts = [f.run(run, bound.spec).mean for f, run in zip(futures, runs, strict=True)]
+        shapes[:] = [f.shape for f in forecasts]
+        return np.concatenate([f.ravel() for f in forecasts])
 
     steps = np.where(se > 0, 0.01 * se, 1e-6 * np.maximum(np.abs(theta[places]), 1e-3))
     S = central_differences(means, theta[places], steps, (bound.lower[places], bound.upper[places]))
@@ -266,7 +266,7 @@ def _check_run(run: EntityRun) -> EntityRun:
 
 
 def rows_of_entity(
-    future: Future, ahead: Ahead, P: Cube, level: float, drawn: Drawn | None, run: EntityRun, entity: str | None
+    future: Horizon, moments: Moments, P: Cube, level: float, drawn: Draws | None, run: EntityRun, entity: str | None
 ) -> pd.DataFrame:
     """Return the rows of one entity."""
     from scipy.special import ndtri
@@ -276,8 +276,8 @@ def rows_of_entity(
     at, of = [column for _, column, _ in shown], [variable for _, _, variable in shown]
     m = len(spec.variables)
     q = float(ndtri((1 + level) / 2))
-    mean, sd = ahead.mean, np.sqrt(np.maximum(np.einsum("tii->ti", P), 0.0))
-    errors = ahead.error_sds
+    mean, sd = moments.mean, np.sqrt(np.maximum(np.einsum("tii->ti", P), 0.0))
+    errors = moments.error_sds
     lower, upper, z_sd = mean - q * sd, mean + q * sd, np.sqrt(sd[:, -m:] ** 2 + errors**2)
     z_lower, z_upper = mean[:, -m:] - q * z_sd, mean[:, -m:] + q * z_sd
     positive = positive_names(spec)

@@ -28,7 +28,7 @@ from fmepy.fitting.starting_points import as_starts
 from fmepy.parallel.interruption import Stopped, interruptible, outermost
 from fmepy.parameters.named import as_bounds, check_inside
 from fmepy.parameters.priors import as_prior
-from fmepy.parameters.scales import check_prior_scale, scale_taken
+from fmepy.parameters.scales import check_prior_scale, expected_scale
 from fmepy.types import Seed, UserBounds, UserParameters, Vector
 
 _MOST_RETURNS = 5  # runs of a method: sds that came to zero are let go so many times less one
@@ -157,7 +157,7 @@ def modFit(
     tell_held_noise(f, objective.parameters)
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=(objective.lower, objective.upper))
     check_inside(objective.theta0, low, high, objective.parameter_names)
-    check_prior_scale(prior, scale_taken(f, objective.parameter_names))
+    check_prior_scale(prior, expected_scale(f, objective.parameter_names))
     prior_given = as_prior(prior, objective.parameters)
     if prior_given is not None:
         prior_given.check_support(objective.theta0, objective.parameter_names)

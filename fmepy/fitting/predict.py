@@ -35,7 +35,7 @@ from fmepy.models.on_grid import cells_of_model, profiles_at_rest
 from fmepy.numerics.differences import central_differences
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names, is_fit
-from fmepy.parameters.scales import check_scale, foreign_columns, scale_taken
+from fmepy.parameters.scales import check_scale, expected_scale, foreign_columns
 from fmepy.parameters.selection import profile_of
 from fmepy.results.tables import Framed, Part, long_table, wrapped
 from fmepy.tables.cells import by_place
@@ -394,7 +394,7 @@ def _runs_of(model: Any, draws: pd.DataFrame, times: Any) -> tuple[_Place, Cube,
                 f"The draws have a column {name!r}, and the model no such parameter.{did_you_mean(name, have)} It has "
                 f"{listed(have)}. Leave the column out (draws of a chain know which are of its cost)."
             )
-        check_scale(draws, scale_taken(model, names), "fit")
+        check_scale(draws, expected_scale(model, names), "fit")
         bound, place = _bound(model, used, times)
         Y, why = simulate_many(bound, draws[used].to_numpy(dtype=float))
         return place, np.asarray(Y), why

@@ -111,7 +111,7 @@ class _OfFunction:
 
     def value(self, theta: Vector) -> float:
         """Return the value of the function; ArgumentError if it is not a number."""
-        found = self.function(self.objective.parameters.given(theta))
+        found = self.function(self.objective.parameters.for_user(theta))
         try:
             return float(found)
         except (TypeError, ValueError):

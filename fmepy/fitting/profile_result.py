@@ -13,7 +13,7 @@ from fmepy.errors import listed
 from fmepy.fitting.profile_walk import Side, Sides
 from fmepy.fitting.refits import Held
 from fmepy.parallel.runs import INTERRUPTED
-from fmepy.parameters.scales import marked
+from fmepy.parameters.scales import mark
 from fmepy.results.tables import Framed, Part, bullets, long_table, wrapped
 from fmepy.types import AxesArray
 from fmepy.vocabulary import by_name
@@ -121,7 +121,7 @@ def profile_of(
         frame=pd.concat(frames, ignore_index=True),
         intervals=pd.DataFrame.from_dict(ends, orient="index", columns=["estimate", "lower", "upper", "level"]),
         verdicts=pd.Series(verdicts, index=index, dtype=object),
-        par=marked(pd.Series(best.theta, index=list(best.names)), transforms),
+        par=mark(pd.Series(best.theta, index=list(best.names)), transforms),
         cost=best.cost,
         standard_error=pd.Series([found.sides[n, 1.0].standard_error for n in index], index=index),
         failures=pd.DataFrame(failed, columns=["parameter", "value", "message"]),

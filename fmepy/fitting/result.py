@@ -17,7 +17,7 @@ from fmepy.journal.encoding import live
 from fmepy.numerics.covariance import Spectrum, correlation_of
 from fmepy.parameters.entities import entity_text
 from fmepy.parameters.names import split_local
-from fmepy.parameters.scales import marked, marked_covariance
+from fmepy.parameters.scales import mark, mark_covariance
 from fmepy.results.tables import Part, Shown, as_html, wrapped
 from fmepy.types import AxesArray, IntVector, Matrix, Vector
 from fmepy.vocabulary import by_name
@@ -206,7 +206,7 @@ class ModFit(Shown):
     @cached_property
     def par(self) -> pd.Series:
         """The estimates."""
-        return marked(pd.Series(self.theta, index=list(self.names)), self.transforms)
+        return mark(pd.Series(self.theta, index=list(self.names)), self.transforms)
 
     @cached_property
     def residuals(self) -> pd.Series:
@@ -277,7 +277,7 @@ class ModFit(Shown):
         Parameters on a bound have none (NaN); that of the others holds for these fixed there.
         """
         names = list(self.names)
-        return marked_covariance(pd.DataFrame(self._inverse.copy(), names, names), self.transforms)
+        return mark_covariance(pd.DataFrame(self._inverse.copy(), names, names), self.transforms)
 
     @cached_property
     def _inverse(self) -> Matrix:

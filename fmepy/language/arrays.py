@@ -1,11 +1,11 @@
-"""Computations with whole arrays, as a list of steps: what a vector function does, not written out cell by cell.
+"""Computations with whole arrays, as a list of steps: a vector function, not written out cell by cell.
 
 A step gives an array of numbers, flat, in one of these ways:
 
 * ``input``: the time ``t``, the states ``y``, the parameters ``p``, the forcings ``u``;
 * ``constant``: numbers;
 * ``each``: a function of numbers, applied to as many entries of other arrays;
-* ``fold``, ``running``: sums (or extremes) over stretches of equal length; all that a running sum comes by on its way;
+* ``fold``, ``running``: sums (or extremes) over stretches of equal length; all partial sums;
 * ``join``: entries of other arrays, one after the other.
 
 What a step reads of others is a list of `StridedRun`, entries at equal distances. So slices, mirror images and
@@ -38,13 +38,13 @@ _TRUE = tuple(Mode(f"entry {i}") for i in range(3))
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Formula:
-    """What a step does with entries of others, as an expression.
+    """The operation of a step on entries of others, as an expression.
 
     Attributes
     ----------
     value : Node
     slots : tuple of Symbol
-        What stands for the entries.
+        The symbols of the entries.
     slopes : dict of Symbol to Node
         The derivatives that are not zero everywhere.
     curves : dict of (Symbol, Symbol) to Node
@@ -148,7 +148,7 @@ class ArrayStep:
 
 
 def runs_of(steps: Sequence[int], places: Sequence[int]) -> Read:
-    """Return entries, each said by its step and its place there, as runs."""
+    """Return entries, given by their steps and places there, as runs."""
     out: list[StridedRun] = []
     i, n = 0, len(steps)
     while i < n:
@@ -177,7 +177,7 @@ class ArrayProgram:
     extras : tuple of StridedRun
         Where further outputs stand.
     checks : tuple of StridedRun
-        What must not be zero: where it is, the function itself is to be asked (it raises an error).
+        Entries that must not be zero: where one is, the function itself is called (it raises an error).
     n_states, n_parameters, n_forcings : int
     series : tuple of Series
         Those that the function looks up by the time, the last of the forcings.

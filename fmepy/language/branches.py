@@ -1,7 +1,7 @@
-"""In which branches of choices the parts of expressions stand, and so when they are taken.
+"""The branches of choices that hold the parts of expressions, and so the cases in which parts are evaluated.
 
-A branch of ``where(mode > 1/2, yes, no)`` is taken while the mode says so. What stands in several branches is taken in
-any of them; what stands in both branches of a choice is taken whenever the choice is. There are as many ways through
+A branch of ``where(mode > 1/2, yes, no)`` is taken by the value of the mode. A part in several branches is evaluated in
+any of them; one in both branches of a choice whenever the choice is. There are as many ways through
 nested choices as combinations of their modes, so none is written out: a *case* is either "always" (0), or another case
 and the value of a mode, or any of some cases, and each is made once and known by its number.
 """
@@ -25,7 +25,7 @@ class Within(NamedTuple):
 
 
 class Branches:
-    """When the parts of expressions are taken.
+    """The cases in which parts of expressions are evaluated.
 
     Parameters
     ----------
@@ -41,13 +41,13 @@ class Branches:
     case : dict of Node to int
     ways : int
         To all the parts, from the expressions.
-    made : list of (Within or tuple of int)
-        What each case is; that of "always" is ().
+    cases : list of (Within or tuple of int)
+        The definition of each case; that of "always" is ().
     """
 
     def __init__(self, expressions: Iterable[Any], wanted: Callable[[Any], object]) -> None:
         roots = list(expressions)
-        self.made: list[Within | tuple[int, ...]] = [()]
+        self.cases: list[Within | tuple[int, ...]] = [()]
         self.case: dict[Any, int] = {}
         self._numbers: dict[Within | tuple[int, ...], int] = {}
         self._bits: dict[Any, int] = {}
@@ -92,7 +92,7 @@ class Branches:
         while waiting and len(waiting) + len(found) > 1:
             if (i := waiting.pop()) == ALWAYS:
                 return ALWAYS
-            if not isinstance(made := self.made[i], Within):
+            if not isinstance(made := self.cases[i], Within):
                 waiting += made
                 continue
             contrary = self._numbers.get(Within(made.case, made.mode, not made.value), -1)
@@ -112,7 +112,7 @@ class Branches:
 
     def _is_inside(self, i: int, cases: tuple[int, ...]) -> bool:
         """Tell whether a case is a part of one of others."""
-        while isinstance(made := self.made[i], Within):
+        while isinstance(made := self.cases[i], Within):
             i = made.case
             if i in cases:
                 return True
@@ -120,8 +120,8 @@ class Branches:
 
     def _number(self, made: Within | tuple[int, ...], known: tuple[int, int]) -> int:
         if made not in self._numbers:
-            self._numbers[made] = len(self.made)
-            self.made.append(made)
+            self._numbers[made] = len(self.cases)
+            self.cases.append(made)
             self._known.append(known)
         return self._numbers[made]
 
@@ -132,7 +132,7 @@ def is_branching(e: Any) -> bool:
 
 
 def parts_in_order(expressions: Iterable[Any], wanted: Callable[[Any], object]) -> list[Any]:
-    """Return all parts of expressions in which what is wanted stands, each once and after those inside of it."""
+    """Return the parts of expressions that hold a wanted part, each once and after those inside of it."""
     found: dict[Any, bool] = {}
     for e in in_order(expressions):
         found[e] = bool(e.args) and (bool(wanted(e)) or any(found[a] for a in e.args))

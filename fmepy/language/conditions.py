@@ -1,4 +1,4 @@
-"""Conditions of the model language, and how they choose: ``choose(condition, yes, no)``.
+"""Conditions of the model language, and the choice between two values: ``choose(condition, yes, no)``.
 
 A condition is a relation ``left > right``, or relations joined by and, or, not. `choose` writes it as nested choices
 between single relations::
@@ -27,7 +27,7 @@ class Relation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Not:
-    """The contrary of a condition."""
+    """The negation of a condition."""
 
     condition: Condition
 

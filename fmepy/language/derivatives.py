@@ -1,4 +1,4 @@
-"""Derivatives of expressions: the chain rule, forward, once for everything that occurs in them."""
+"""Derivatives of expressions: the chain rule in forward mode, once for every node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Gradient = dict[Symbol, Node]
 
 def gradients(expressions: Sequence[Node], symbols: Iterable[Symbol]) -> list[Gradient]:
     """Return, for each expression, its derivatives to the symbols that are not zero everywhere."""
-    return _carried(expressions, {s: {s: ONE} for s in symbols})
+    return _propagate(expressions, {s: {s: ONE} for s in symbols})
 
 
 def speeds_of(expressions: Sequence[Node], moving: Mapping[Symbol, Node]) -> list[Node]:
@@ -44,11 +44,11 @@ def speeds_of(expressions: Sequence[Node], moving: Mapping[Symbol, Node]) -> lis
     [2*y, 2]
     """
     s = fresh("s")
-    return [g.get(s, ZERO) for g in _carried(expressions, {x: {s: v} for x, v in moving.items()})]
+    return [g.get(s, ZERO) for g in _propagate(expressions, {x: {s: v} for x, v in moving.items()})]
 
 
-def _carried(expressions: Sequence[Node], known: Mapping[Node, Gradient]) -> list[Gradient]:
-    """Return the gradients of expressions by those of their symbols."""
+def _propagate(expressions: Sequence[Node], known: Mapping[Node, Gradient]) -> list[Gradient]:
+    """Return the gradients of expressions from those of their symbols."""
     partials: dict[Node, list[Node]] = {}
     found: dict[Node, Gradient] = {}
     chosen: dict[Node, bool] = {}
@@ -61,12 +61,12 @@ def _carried(expressions: Sequence[Node], known: Mapping[Node, Gradient]) -> lis
             found[e] = known.get(e, nothing)
             continue
         is_steep = e.word == "**" and chosen[e.args[0]]
-        gradient = {s: _along(e, [g.get(s, ZERO) for g in inside], s, partials, is_steep) for s in moving}
+        gradient = {s: _of_node(e, [g.get(s, ZERO) for g in inside], s, partials, is_steep) for s in moving}
         found[e] = {s: d for s, d in gradient.items() if d is not ZERO}
     return [found[e] for e in expressions]
 
 
-def _along(e: Node, slopes: list[Node], s: Symbol, partials: dict[Node, list[Node]], is_steep: bool) -> Node:
+def _of_node(e: Node, slopes: list[Node], s: Symbol, partials: dict[Node, list[Node]], is_steep: bool) -> Node:
     """Return the derivative of a node to a symbol from those of its arguments.
 
     is_steep : of a power, whose base a choice holds at zero, as in ``sqrt(max(x, 0))``: there it stays where it is

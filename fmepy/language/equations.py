@@ -2,7 +2,7 @@
 
 Equations come from a traced Python function (`tracing`) or from checked text (`text`); engines turn them into numbers.
 They hold no values: parameters, initial values, forcings and events belong to the model. Two models that differ only in
-numbers share one `Equations` object, and so everything that was compiled from it.
+numbers share one `Equations` object, and so all code compiled from it.
 
 Every name is one symbol, made by `symbol`.
 """
@@ -16,11 +16,11 @@ from typing import Any, Literal
 from fmepy.language.nodes import Node, Symbol, packed, unpacked
 
 symbol = Symbol
-"""What stands for a name everywhere in fmepy."""
+"""The symbol of a name, everywhere in fmepy."""
 
 
 def symbols(*groups: Iterable[str]) -> list[list[Symbol]]:
-    """Return the symbols of groups of names: the arguments of a function made of expressions."""
+    """Return the symbols of groups of names: the arguments of a function of expressions."""
     return [[symbol(name) for name in group] for group in groups]
 
 

@@ -1,6 +1,6 @@
-"""The functions of the model language, in one table: what each is called, computes, and has for derivatives.
+"""The functions of the model language, in one table: their names, values and derivatives.
 
-A row (`Function`) is all that has to be known of a function: texts, traced Python functions, computations with arrays,
+A row (`Function`) defines a function completely: texts, traced Python functions, computations with arrays,
 and modules call it, derivatives and machine code come from its row. `add_function` adds one.
 """
 
@@ -99,7 +99,7 @@ def _smooth(
     name: str, numpy: str, slopes: Callable[..., Sequence[Any]], *, least: int = 1, most: int = 0,
     in_text: bool = True, bounded: bool = False, more: tuple[str, ...] = (),
 ) -> None:  # fmt: skip
-    """Add a function that C, math and numpy have."""
+    """Add a function of C, math and numpy."""
     add_function(
         Function(
             name, getattr(math, name), getattr(np, numpy), slopes, name, (numpy, *more), least, most or least,
@@ -181,7 +181,7 @@ for _name, _slope in (("erf", 2 / math.sqrt(math.pi)), ("erfc", -2 / math.sqrt(m
         )
     )  # fmt: skip
 
-# --- what arithmetic is called
+# --- names of arithmetic
 
 _built("sqrt", ("sqrt",), _root, 1, math.sqrt, "sqrt")
 _built("pow", ("power", "float_power", "pow"), power, 2, math.pow, "pow")
@@ -194,7 +194,7 @@ _built("positive", ("positive", "conjugate"), lambda a: a)
 _built("square", ("square",), lambda a: a**2)
 _built("reciprocal", ("reciprocal",), lambda a: 1 / a)
 
-# --- choices; each hands on NaN: there is no value where it cannot be known which branch is meant
+# --- choices; each propagates NaN: without the condition there is no value
 
 
 def _known(value: float, *of: float) -> float:
@@ -293,7 +293,7 @@ add_function(
         lambda part, x: part.select(part.compare("ord", x, x), "0.0", _LLVM_NAN), in_text=False,
     )
 )  # fmt: skip
-"""0, or NaN where the argument is NaN: hands on that a condition has no value."""
+"""0, or NaN where the argument is NaN: propagates a condition without a value."""
 
 
 def _past(*x: Any) -> Any:
@@ -301,7 +301,7 @@ def _past(*x: Any) -> Any:
 
 
 add_function(Function("lag", _past, _past, lambda out, x, tau: [ZERO, ZERO], _past, least=2, most=2, in_text=False))
-"""What x was at t - tau; systems have a symbol in its place, see `models.running.system`."""
+"""x at t - tau; systems have a symbol in its place, see `models.running.system`."""
 
 
 def _trunc(x: Node) -> Node:
@@ -331,7 +331,7 @@ def tangent(e: Node, directions: Sequence[Node], partials: dict[Node, list[Any]]
 
 
 def holds_choices(expressions: Iterable[Node]) -> bool:
-    """Tell whether a choice stands in any of some expressions: a condition, an extreme, or what has jumps."""
+    """Return whether any of some expressions holds a choice: a condition, an extreme, or a function with jumps."""
     return any(map(is_choice, in_order(expressions)))
 
 

@@ -74,7 +74,7 @@ class Series(NamedTuple):
 
 
 class SeriesOfTime:
-    """The series that a function looks up while it is traced.
+    """The series of the time in a function that is traced.
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ _CURRENT: ContextVar[SeriesOfTime | None] = ContextVar("the series of the functi
 def series_of_time(
     clock: Callable[[Any], Clock | None], entry: Callable[[int], Any], most_pieces: float = MOST_PIECES
 ) -> Iterator[list[Series]]:
-    """Let interpolants of the time become series meanwhile; gives the list of them, see `SeriesOfTime`."""
+    """Let interpolants of the time become series meanwhile; yields the list of them, see `SeriesOfTime`."""
     series = SeriesOfTime(clock, entry, most_pieces)
     token = _CURRENT.set(series)
     try:
@@ -251,7 +251,7 @@ def linear(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period
     width = np.diff(at)
     if (width < 0).any():
         raise TracingError("np.interp between points that do not increase has no symbolic form")
-    begins, last = np.append(width > 0, False), len(at) - 1  # at a point that stands twice it jumps
+    begins, last = np.append(width > 0, False), len(at) - 1  # it jumps at a repeated point
     places = np.append(np.flatnonzero(begins), last)
     slopes = (np.diff(values) / np.where(width > 0, width, 1.0))[begins[:-1]]
     outside = (float(end if given is None else given) for end, given in ((values[0], left), (values[-1], right)))
@@ -283,7 +283,7 @@ def is_interpolant(value: Any) -> bool:
 def for_symbols(interpolant: Any, kind: type[np.ndarray]) -> Callable[..., Any]:
     """Return an interpolant of scipy's as a function of numbers or symbols; of one that is not piecewise, as it is.
 
-    Nothing but its values is asked of it, between its breaks and outside.
+    Only its values are used, between its breaks and outside.
     """
 
     def function(x: Any, *args: Any, **kwargs: Any) -> Any:

@@ -1,8 +1,8 @@
 """The tree of the model language: numbers, symbols, sums, products, powers and functions, each of them once.
 
-Equal expressions are one object: a node is made by `add`, `mul`, `power` or `call` (which Python's operators ask, too),
-and what has been made before is returned again. So a tree is compared by ``is``, what stands in several places is
-looked at once, and a model of thousands of chained assignments is as large as its text.
+Equal expressions are one object: a node is made by `add`, `mul`, `power` or `call` (also by Python's operators), and an
+existing one is returned again. So trees are compared by ``is``, a part in several places is processed once, and a model
+of thousands of chained assignments is as large as its text.
 
 Little is rewritten. Numbers are computed, zeros and ones go, like terms of a sum and equal bases of a product are
 collected, ``c * x`` holds its coefficient apart, and all else stays in the order in which it was written: what a model
@@ -70,7 +70,7 @@ class Node:
         return substituted([self], rule)[0]
 
     def rebuilt(self, parts: Sequence[Node]) -> Node:
-        """Return such a node made of other parts."""
+        """Return the same kind of node with other parts."""
         if all(a is b for a, b in zip(parts, self.args, strict=True)):
             return self
         make = {"+": add, "*": mul, "**": power}.get(self.word)
@@ -148,7 +148,7 @@ class Symbol(Node):
 
 
 class Mode(Symbol):
-    """What stands for a condition (0 or 1) or a floor (a whole number) while a run is between two jumps of it."""
+    """The symbol of a condition (0 or 1) or a floor (a whole number) while a run is between two jumps of it."""
 
     __slots__ = ()
 
@@ -164,7 +164,7 @@ class Shared(Node):
         return made(cls, "shared", (value,), name) if value.args and value.free_symbols else value
 
     def rebuilt(self, parts: Sequence[Node]) -> Node:
-        """Return such a node made of another value."""
+        """Return the same node with another value."""
         return self if parts[0] is self.args[0] else Shared(self.name, parts[0])
 
 
@@ -253,7 +253,7 @@ def _split(term: Node) -> tuple[float, Node]:
 
 
 def mul(*factors: Any) -> Node:
-    """Return a product; whole powers of equal bases are one, the coefficient stands apart."""
+    """Return a product; whole powers of equal bases are merged, the coefficient is separate."""
     coefficient, powers = 1.0, dict[Node, float]()
     for factor in map(as_node, factors):
         c, rest = _split(factor)
@@ -267,7 +267,7 @@ def mul(*factors: Any) -> Node:
             powers[base] += n
         else:
             powers[base] = n
-    if coefficient == 0:  # but of what has no finite value, such as 1 / 0
+    if coefficient == 0:  # unless a factor has no finite value, such as 1 / 0
         return number(math.nan) if any(not base.free_symbols for base in powers) else ZERO
     parts = [base if n == 1 else power(base, number(n)) for base, n in powers.items() if n]
     if not parts:
@@ -297,7 +297,7 @@ def power(x: Any, n: Any) -> Node:
 
 
 def _folded(function: Callable[..., float], args: Sequence[Node]) -> Number | None:
-    """Return what a function of numbers is as a number; None where it has no finite value, which is seen in a run."""
+    """Return the value of a function of numbers; None where it is not finite, which is an error in a run."""
     try:
         value = float(function(*(a.value for a in args if isinstance(a, Number))))
     except (ArithmeticError, ValueError, TypeError):
@@ -314,12 +314,12 @@ ZERO = number(0.0)
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A row of the table of functions: all that is known of one, see `fmepy.language.functions`.
+    """A row of the table of functions, see `fmepy.language.functions`.
 
     Attributes
     ----------
     name : str
-        What a text calls it.
+        Its name in a text.
     value : callable
         Its value for Python's floats; may raise ArithmeticError or ValueError where it has none.
     array : callable
@@ -407,7 +407,7 @@ def choose_above(left: Any, right: Any, yes: Any, no: Any) -> Node:
 def mapped(
     expressions: Sequence[Node], change: Callable[[Node, list[Node]], Node], memo: dict[Node, Node] | None = None
 ) -> list[Node]:
-    """Return expressions made anew from the inside: ``change(e, parts)`` of every node, with its changed parts."""
+    """Return expressions rebuilt from the inside: ``change(e, parts)`` of every node, with its changed parts."""
     memo = {} if memo is None else memo
     for e in in_order(expressions, memo.__contains__):
         memo[e] = change(e, [memo[a] for a in e.args])
@@ -456,7 +456,7 @@ def _value(e: Node, x: list[float]) -> float:
 
 
 def shared(name: str, value: Any, size: int, most: int) -> tuple[Any, int]:
-    """Return what stands for a name in other expressions, and its size: the value, or a shared part if it is large."""
+    """Return the node of a name in other expressions, and its size: the value, or a shared part if it is large."""
     if size <= most or isinstance(value, float):
         return value, size
     return Shared(name, value), 1

@@ -9,7 +9,7 @@ from typing import Any
 from fmepy.language.traversal import in_order
 
 MOST_WRITTEN = 10_000
-"""Characters of a part up to which it is printed; of a longer one stands ``(...)``."""
+"""Characters of a part up to which it is printed; a longer one is ``(...)``."""
 
 
 def text_of(e: Any) -> str:
@@ -29,15 +29,15 @@ def text_of(e: Any) -> str:
 
 @dataclass(slots=True)
 class _Text:
-    """A part in print: its text, how firmly it holds together (1 sum, 2 product, 3 power, 4 whole), its factors."""
+    """A part in print: its text, its precedence (1 sum, 2 product, 3 power, 4 whole), its factors."""
 
     text: str
-    firmness: int
+    precedence: int
     above: list[str] | None = None
     below: list[str] | None = None
 
-    def within(self, firmness: int) -> str:
-        return self.text if self.firmness >= firmness else f"({self.text})"
+    def within(self, precedence: int) -> str:
+        return self.text if self.precedence >= precedence else f"({self.text})"
 
 
 def _text(e: Any, parts: list[_Text]) -> _Text:

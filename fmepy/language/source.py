@@ -12,14 +12,14 @@ from fmepy.errors import ModelTextError
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text as the user wrote it, and how to point into it.
+    """A text as the user wrote it; makes errors that point into it.
 
     Attributes
     ----------
     lines : tuple of str
         Its lines.
     where : str
-        What the text is, such as "`state['I']`" or a file name; opens every message.
+        The name of the text, such as "`state['I']`" or a file name; opens every message.
     line_offset : int
         Number of lines before the first one in the user's file.
     """
@@ -50,7 +50,7 @@ class Source:
 
     @contextmanager
     def at(self, row: int, column: int) -> Iterator[None]:
-        """Let a ValueError meanwhile be the error for a place."""
+        """Turn a ValueError meanwhile into the error for a place."""
         try:
             yield
         except ValueError as error:

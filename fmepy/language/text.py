@@ -40,11 +40,11 @@ MAX_JOINED = 50
 Value: TypeAlias = "float | Node"
 
 LAG = "lag"
-"""The word for a delay: it stands for one where it is called, and is a name like others where it is not."""
+"""The word for a delay where it is called; elsewhere it is a name like others."""
 ONLY_IN_RATES = "the past is read in the rates and outputs of differential equations alone (OdeModel)"
 _ALLOWED = "an expression is made of numbers, names, + - * / % ** ^, brackets and the functions of the model language"
 _CONDITION_ONLY = "a condition stands only inside where(condition, a, b), as in where(x > 0, 1, 0)"
-_HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
+_HINTS: dict[type[ast.AST], str] = {  # for common mistakes
     ast.FloorDiv: "a quotient is written /, its whole part floor(a / b)",
     ast.Tuple: "a comma stands only between the arguments of a function; a decimal point is written '.'",
     ast.BitAnd: "join conditions by `and`, as in where(x > 0 and y > 0, a, b)",
@@ -56,7 +56,7 @@ _HINTS: dict[type[ast.AST], str] = {  # where users really go wrong
     ast.BoolOp: _CONDITION_ONLY,
     ast.Not: _CONDITION_ONLY,
 }
-OTHER_WORDS = {  # what numpy and other languages call our functions
+OTHER_WORDS = {  # the names of our functions in numpy and other languages
     **{other: name for name, f in TABLE.items() if f.in_text for other in f.numpy if other != name},
     **dict.fromkeys(("mod", "remainder"), "%"),
     **dict.fromkeys(("ifelse", "Piecewise"), "where"),
@@ -84,11 +84,11 @@ def convert(
     Parameters
     ----------
     tree : Tree
-        What was parsed.
+        The parsed text.
     known : mapping of str to (value, size), optional
         Values to put in for names, as `convert` returned them. A constant among them is computed with as such.
     delays : bool
-        Whether ``lag(x, tau)`` may stand there.
+        Whether ``lag(x, tau)`` is allowed.
 
     Raises
     ------
@@ -99,8 +99,8 @@ def convert(
     return converter.whole(), converter.size
 
 
-def _finished(expr: Node, tree: Tree) -> Value:
-    """Return an expression after a last look at every number in it; the values of shared parts have had theirs."""
+def _check_numbers(expr: Node, tree: Tree) -> Value:
+    """Return an expression whose numbers are all finite; shared parts were checked before."""
     for e in in_order([expr], lambda e: isinstance(e, Shared)):
         if isinstance(e, Number):
             if not math.isfinite(e.value):
@@ -125,16 +125,16 @@ class Converter:
         """Return the value of the tree."""
         try:
             value = self.number(self.tree.node, 0)
-            return value if isinstance(value, float) else _finished(value, self.tree)
+            return value if isinstance(value, float) else _check_numbers(value, self.tree)
         except (MemoryError, RecursionError):
             raise too_deep(self.tree) from None
 
     def number(self, node: ast.expr, depth: int) -> Value:
-        """Return the value of a node that stands for a number."""
+        """Return the value of a node that is a number."""
         self._count(node, depth)
         match node:
             case ast.Constant(value=int() | float()):
-                return self._folded(float, node, node.value)
+                return fold_constant(self.tree, float, node, node.value)
             case ast.Name():
                 return self._name(node)
             case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div()):
@@ -149,10 +149,10 @@ class Converter:
                 return self._where(node.test, node.body, node.orelse, node, depth)
             case ast.Call():
                 return self._call(node, depth)
-        raise refused(self.tree, node)
+        raise not_allowed(self.tree, node)
 
     def condition(self, node: ast.expr, depth: int) -> Condition:
-        """Return a node that stands for a condition."""
+        """Return the condition of a node."""
         self._count(node, depth)
         match node:
             case ast.Compare():
@@ -165,7 +165,7 @@ class Converter:
         self.number(node, depth)  # what is not allowed at all comes first
         raise self._error("{} is not a condition; compare it, as in x > 0", node)
 
-    # what a number can be
+    # numbers
 
     def _name(self, node: ast.Name) -> Value:
         if reason := reserved_name(node.id):
@@ -192,7 +192,7 @@ class Converter:
             if isinstance(op, ast.Div) and isinstance(value, float) and value == 0:
                 raise self._error("{} is zero: a division by zero", part)
             if len(total) == 1 and isinstance(total[0], float) and isinstance(value, float):
-                total = [self._folded(_ARITHMETIC[type(op)], node, total[0], value)]
+                total = [fold_constant(self.tree, _ARITHMETIC[type(op)], node, total[0], value)]
             elif isinstance(op, ast.Div):
                 total.append(power(value, -1.0))
             else:
@@ -201,7 +201,7 @@ class Converter:
 
     def _power(self, base: Value, exponent: Value, node: ast.expr) -> Value:
         if isinstance(base, float) and isinstance(exponent, float):
-            return self._folded(math.pow, node, base, exponent)
+            return fold_constant(self.tree, math.pow, node, base, exponent)
         return self._tidy(power(base, exponent), node)
 
     def _modulo(self, a: Value, b: Value, node: ast.expr) -> Value:
@@ -222,7 +222,7 @@ class Converter:
         if name == "pow":
             return self._power(values[0], values[1], node)
         if all(isinstance(v, float) for v in values):
-            return self._folded(TABLE[name].value, node, *values)
+            return fold_constant(self.tree, TABLE[name].value, node, *values)
         if name == "log" and len(values) == 2:
             return self._tidy(call("log", values[0]) / call("log", values[1]), node)
         return self._tidy(call(name, *values), node)
@@ -263,50 +263,41 @@ class Converter:
         if depth > MAX_NESTING:
             raise self._error(f"this is nested more than {MAX_NESTING} levels deep; split it into assignments", node)
 
-    def _folded(self, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
-        """Return the float of a constant piece."""
-        return folded(self.tree, function, node, *values)
-
     def _tidy(self, expr: Node, node: ast.expr) -> Value:
         """Return an expression; what is a number after all as a float."""
-        return self._folded(float, node, expr.value) if isinstance(expr, Number) else expr
+        return fold_constant(self.tree, float, node, expr.value) if isinstance(expr, Number) else expr
 
     def _error(self, message: str, node: ast.expr) -> ModelTextError:
-        """Return the error that points at `node`; braces in the message stand for what the user wrote there."""
-        return error_of(self.tree, message, node)
+        """Return the error that points at `node`; braces in the message are replaced by the user's text."""
+        return self.tree.error(message, node)
 
 
-def error_of(tree: Tree, message: str, node: ast.AST) -> ModelTextError:
-    """Return the error that points at `node`; braces in the message stand for what the user wrote there."""
-    return tree.error(message.format(tree.text(node)) if "{}" in message else message, node)
-
-
-def folded(tree: Tree, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
+def fold_constant(tree: Tree, function: Callable[..., Any], node: ast.expr, *values: Any) -> float:
     """Return the float of a constant piece."""
     try:
         result = float(function(*values))
     except (ValueError, ZeroDivisionError):
-        raise error_of(tree, "{} has no finite real value", node) from None
+        raise tree.error("{} has no finite real value", node) from None
     except OverflowError:
         result = math.inf
     if math.isnan(result):
-        raise error_of(tree, "{} has no finite real value", node)
+        raise tree.error("{} has no finite real value", node)
     if not math.isfinite(result):
-        raise error_of(tree, "{} is beyond the range of floating point", node)
+        raise tree.error("{} is beyond the range of floating point", node)
     return result
 
 
-def refused(tree: Tree, node: ast.expr) -> ModelTextError:
+def not_allowed(tree: Tree, node: ast.expr) -> ModelTextError:
     """Return the error for something that is not on the white list."""
     kind = type(node.op) if isinstance(node, (ast.BinOp, ast.UnaryOp)) else type(node)
-    return error_of(tree, f"{{}} is not allowed here: {_HINTS.get(kind, _ALLOWED)}", node)
+    return tree.error(f"{{}} is not allowed here: {_HINTS.get(kind, _ALLOWED)}", node)
 
 
 def relation_words(tree: Tree, node: ast.Compare) -> list[str]:
     """Return the signs of a comparison: < <= > >= == != and no others."""
     for op, place in zip(node.ops, node.comparators, strict=True):
         if type(op) not in _RELATIONS:
-            raise error_of(tree, "compare with <, <=, >, >=, == or !=", place)
+            raise tree.error("compare with <, <=, >, >=, == or !=", place)
     return [_RELATIONS[type(op)] for op in node.ops]
 
 
@@ -319,24 +310,24 @@ def called_name(tree: Tree, node: ast.Call, functions: Mapping[str, Any]) -> str
         case ast.Name(id=name) if name in functions:
             pass
         case ast.Name(id="d" | "next"):
-            raise error_of(tree, "{} stands only on the left of '='", node)
+            raise tree.error("{} stands only on the left of '='", node)
         case ast.Name(id=name):
             near = f" Did you mean {OTHER_WORDS[name]!r}?" if name in OTHER_WORDS else did_you_mean(name, functions)
             near += f" Of a table: table(x, {name})." if "table" in functions and len(node.args) == 1 else ""
-            raise error_of(
-                tree, f"{name!r} is not a function of the model language.{near} A product is written with *; the "
+            raise tree.error(
+                f"{name!r} is not a function of the model language.{near} A product is written with *; the "
                 f"functions are {listed(sorted(functions), most=40)}", node
             )  # fmt: skip
         case ast.Attribute(attr=name) if name in functions:
-            raise error_of(tree, f"{{}} is not allowed here: write {name}(...)", node.func)
+            raise tree.error(f"{{}} is not allowed here: write {name}(...)", node.func)
         case _:
             return ""
     function, n = functions[name], len(node.args)
     if node.keywords:
-        raise error_of(tree, f"{name}(...) takes no arguments by name", node)
+        raise tree.error(f"{name}(...) takes no arguments by name", node)
     if not function.least <= n <= function.most:
         wanted = f"{function.least}" if function.least == function.most else f"{function.least} to {function.most}"
-        raise error_of(tree, f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given", node)
+        raise tree.error(f"{name}(...) takes {wanted} argument{'s' * (wanted != '1')}, {n} given", node)
     return name
 
 
@@ -356,7 +347,7 @@ def read_value(value: Any, where: str) -> Any:
 
 
 def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0, delays: bool = False) -> Node:
-    """Return the expression that a text stands for.
+    """Return the expression of a text.
 
     Parameters
     ----------
@@ -366,11 +357,11 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
         constant ``pi``, ``log(x, base)``, ``trunc``, ``fmod``, and ``where(condition, a, b)`` with conditions of ``< <=
         > >= == != and or not``. The sign of ``a % b`` is that of b, as in Python; that of ``fmod(a, b)`` is a's.
     where : str, optional
-        What the text is, to open messages with, such as "`state['I']`".
+        The name of the text, at the beginning of messages, such as "`state['I']`".
     line_offset : int, optional
         Number of lines before the text in the user's file.
     delays : bool, optional
-        Whether ``lag(x, tau)`` may stand there: what x was tau ago.
+        Whether ``lag(x, tau)``, x at t - tau, is allowed.
 
     Returns
     -------
@@ -392,11 +383,11 @@ def parse_expression(text: str | float, *, where: str = "", line_offset: int = 0
         x // 2
         ^
     """
-    given: Any = text
-    if isinstance(given, Real) and given is not True and given is not False:
-        if not math.isfinite(given):
-            raise ModelTextError(f"{where + ': ' if where else ''}{given!r} is not a finite number")
-        return as_node(given)
+    value: Any = text
+    if isinstance(value, Real) and value is not True and value is not False:
+        if not math.isfinite(value):
+            raise ModelTextError(f"{where + ': ' if where else ''}{value!r} is not a finite number")
+        return as_node(value)
     if not isinstance(text, str):
         got = f"{type(text).__name__} {text!r:.60}"
         raise ModelTextError(f"{where + ': ' if where else ''}an expression is a text or a number; got {got}")

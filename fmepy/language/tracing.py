@@ -1,4 +1,4 @@
-"""Python function -> equations: call the function once with symbols and keep what it did.
+"""Python function -> equations: call the function once with symbols, and record its operations.
 
 A `Traced` number wraps an expression. It answers Python's arithmetic, numpy's ufuncs (``np.exp``, ``np.maximum``,
 ...) and ``np.where``; whatever would need a *value* (an ``if`` on a state, ``math.exp``, ``float()``) raises a
@@ -24,16 +24,16 @@ from fmepy.language.equations import symbol
 from fmepy.language.functions import of_numpy
 from fmepy.language.interpolants import linear
 from fmepy.language.nodes import ONE, ZERO, Node, call, number
-from fmepy.language.stand_ins import taking_symbols
+from fmepy.language.symbolic_copy import accepting_symbols
 
 _T = TypeVar("_T")
 MOST_WAYS = 64
 """Through the decisions of a function that is traced."""
-_DECIDE: ContextVar[Callable[[Any, Any], bool] | None] = ContextVar("what decides on a way", default=None)
+_DECIDE: ContextVar[Callable[[Any, Any], bool] | None] = ContextVar("the decisions of a way", default=None)
 
 
 def traced(name: str) -> Traced:
-    """Return the traced number that stands for `name`."""
+    """Return the traced number of the symbol `name`."""
     return Traced(symbol(name))
 
 
@@ -109,20 +109,22 @@ def _where(condition: Any, *branches: Any) -> Any:
     return _each(chosen, [condition, *branches])
 
 
-def _clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
+def clip(x: Any, a_min: Any = None, a_max: Any = None, **bounds: Any) -> Any:
+    """Return ``np.clip`` of symbols; its arguments."""
     low, high = bounds.get("min", a_min), bounds.get("max", a_max)
     x = x if low is None else np.maximum(x, low)
     return x if high is None else np.minimum(x, high)
 
 
-def _select(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0) -> Any:
+def select(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0) -> Any:
+    """Return ``np.select`` of symbols; its arguments."""
     for condition, value in reversed(list(zip(conditions, values, strict=True))):
-        default = _where(condition, value, default)
+        default = np.where(condition, value, default)
     return default
 
 
-def of_parts(x: Any, conditions: Sequence[Any], parts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
-    """Return ``np.piecewise`` of a symbol; its arguments."""
+def piecewise(x: Any, conditions: Sequence[Any], parts: Sequence[Any], *args: Any, **kwargs: Any) -> Any:
+    """Return ``np.piecewise`` of symbols; its arguments."""
     values = [part(x, *args, **kwargs) if callable(part) else part for part in parts]
     out = values[len(conditions)] if len(values) > len(conditions) else 0.0
     for condition, value in zip(conditions, values, strict=False):
@@ -131,19 +133,19 @@ def of_parts(x: Any, conditions: Sequence[Any], parts: Sequence[Any], *args: Any
 
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
-    np.where: _where, np.clip: _clip, np.select: _select, np.interp: linear, np.piecewise: of_parts,
+    np.where: _where, np.clip: clip, np.select: select, np.interp: linear, np.piecewise: piecewise,
     np.ndim: lambda x: 0, np.polyval: lambda p, x: reduce(lambda value, c: value * x + c, np.asarray(p).tolist(), 0.0),
 }  # fmt: skip
-_TRIED: ContextVar[list[Any] | None] = ContextVar("the lags that a function on trial asked for", default=None)
+_TRIED: ContextVar[list[Any] | None] = ContextVar("the delays of a function on trial", default=None)
 
 
 @contextmanager
 def lags_tried() -> Iterator[list[Any]]:
-    """Let `lag` give the present value of numbers meanwhile, for a trial of a function; gives the delays asked for."""
-    asked: list[Any] = []
-    token = _TRIED.set(asked)
+    """Let `lag` return the present value of numbers meanwhile, for a trial of a function; yields the delays."""
+    delays: list[Any] = []
+    token = _TRIED.set(delays)
     try:
-        yield asked
+        yield delays
     finally:
         _TRIED.reset(token)
 
@@ -181,13 +183,13 @@ def lag(x: Any, tau: Any) -> Any:
         return np.array([lag(v, tau) for v in x], dtype=object if x.dtype == object else None)
     if isinstance(x, Traced) or isinstance(tau, Traced):
         return Traced(call("lag", as_expression(x), as_expression(tau)))
-    asked = _TRIED.get()
-    if asked is None:
+    delays = _TRIED.get()
+    if delays is None:
         raise ModelError(
             "lag(x, tau) has a value only in the function of an OdeModel that can be turned into equations; numbers "
             "have no past."
         )
-    asked.append(tau)
+    delays.append(tau)
     return x
 
 
@@ -207,7 +209,7 @@ def at_most(operations: int) -> Iterator[None]:
 
 
 class Valueless:
-    """What stands for numbers without having a value: it is no integer, and equal to nothing."""
+    """Base of symbols, which have no value: no integer, equal to nothing."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # == is refused, so a hash would mislead
@@ -224,7 +226,7 @@ class Valueless:
 
 
 class _NumpyFace(Valueless):
-    """What traced numbers and conditions share: they answer numpy, and refuse what needs a value."""
+    """Base of traced numbers and conditions: they support numpy, and raise errors where a value is needed."""
 
     __slots__ = ()
 
@@ -395,7 +397,7 @@ def with_symbols(
     with suppress(Exception):
         return call(function, lambda way: way())
     try:
-        return call(taking_symbols(function, kind), _on_every_way)
+        return call(accepting_symbols(function, kind), _on_every_way)
     except (Exception, SystemExit) as error:  # which may stand on one of the ways
         why = str(error) if isinstance(error, TracingError) else f"{type(error).__name__}: {error}"
         raise TracingError(f"{place_of(function, error)}{why}") from error

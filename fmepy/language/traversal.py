@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def in_order(expressions: Iterable[Node], is_known: Callable[[Any], object] = ().__contains__) -> list[Node]:
-    """Return the nodes of expressions, each once and after what it is made of; not what is known or in that alone."""
+    """Return the nodes of expressions, each once and after its parts; without known nodes and their parts."""
     seen: set[Node] = set()
     out: list[Node] = []
     waiting = list(expressions)[::-1]

@@ -1,6 +1,6 @@
 """Text -> tree: a right-hand side of the model language parsed by ``ast``, within limits, with our words for mistakes.
 
-What the tree holds is not checked here; `language.text` rebuilds it from a white list.
+The content of the tree is not checked here; `language.text` rebuilds it from a white list.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MAX_NESTING = 100
 MAX_NUMBER = 60
 """Most characters of one number."""
 
-_MISREAD = {  # what Python's parser says, and what we do
+_MISREAD = {  # by a part of the message of Python's parser, our own message
     "decimal literal": "a number and a name run into each other; a product is written with *, as in 2*x",
     "comma": "something is missing between two terms; a product is written with *, as in a*x",
     "=": "'=' stands once in a statement; conditions are written with <, <=, >, >=, == and !=",
@@ -61,7 +61,7 @@ class Tree:
     node : ast.expr
         The parsed expression; not checked yet.
     code : str
-        What is to be parsed. Its lines are those of `source` from `row` on, moved right by `shift` characters. A power
+        The code to parse. Its lines are those of `source` from `row` on, moved right by `shift` characters. A power
         may be written ``x^2``; Python's parser gets ``x**2``, and columns are counted back.
     """
 
@@ -72,8 +72,9 @@ class Tree:
     shift: int
 
     def error(self, message: str, node: ast.AST | None = None) -> ModelTextError:
-        """Return the error that points at `node`, or at the start of the expression."""
+        """Return the error that points at `node` (default: the start); braces in the message are its text."""
         node = self.node if node is None else node
+        message = message.replace("{}", self.text(node)) if "{}" in message else message
         row, offset = node.lineno - 1, node.col_offset  # type: ignore[attr-defined]  # every expression has a place
         line = self.code.split("\n")[row]
         column = _column(line, len(_python(line).encode()[:offset].decode(errors="ignore")))
@@ -143,7 +144,7 @@ def too_deep(tree: Tree) -> ModelTextError:
 
 
 def _check_words(place: Tree) -> None:
-    """Refuse Python's words and endless numbers, before the parser speaks of its own syntax."""
+    """Raise errors for Python's keywords and endless numbers, before the parser's own errors."""
     for i, line in enumerate(place.code.split("\n")):
         for match in _NUMBER.finditer(line):
             if len(match.group()) > MAX_NUMBER:
@@ -154,15 +155,15 @@ def _check_words(place: Tree) -> None:
 
 
 def _unreadable(place: Tree, error: SyntaxError | ValueError) -> ModelTextError:
-    """Return our words for what Python's parser does not read."""
+    """Return our error for one of Python's parser."""
     lines = place.code.split("\n")
     row, column = (getattr(error, "lineno", None) or 1) - 1, (getattr(error, "offset", None) or 1) - 1
     if row >= len(lines):  # the closing bracket that we added: the text stops where something more was expected
         return place.error_at("the expression stops too early", len(lines) - 1, len(lines[-1].rstrip()))
     column = _column(lines[row], column)
-    said = str(getattr(error, "msg", error)).split(" (<")[0]
-    message = next((ours for theirs, ours in _MISREAD.items() if theirs in said), f"this cannot be read: {said}")
-    if said == "invalid syntax" and _CHOICE.search(place.code):
+    theirs = str(getattr(error, "msg", error)).split(" (<")[0]
+    message = next((ours for part, ours in _MISREAD.items() if part in theirs), f"this cannot be read: {theirs}")
+    if theirs == "invalid syntax" and _CHOICE.search(place.code):
         message = "a choice is written where(x > 0, a, b), or a if x > 0 else b"
     return place.error_at(message, row, column)
 
@@ -224,7 +225,7 @@ def split_equation(line: str, row: int, source: Source, forms: str) -> tuple[str
 
 
 def right_side(lines: list[str], row: int, source: Source, end: int) -> Tree:
-    """Return the tree of what stands right of a statement's '=', which ends at character `end` of the first line."""
+    """Return the tree of the right side of a statement, whose '=' ends at character `end` of the first line."""
     if not "".join([lines[0][end:], *lines[1:]]).strip():
         left = unicodedata.normalize("NFKC", lines[0][: end - 1].strip())
         raise source.error(f"nothing stands on the right of '=' for {left}", row, end)

@@ -23,7 +23,7 @@ _DRSCALE = (1 / 5, 1 / 4, 1 / 3)  # FME's; 1/3 from the third on
 
 
 def as_plan(niter: int, burninlength: int, outputlength: Any) -> Plan:
-    """Return which iterations are run and saved."""
+    """Return which iterations to run and to save."""
     if burninlength >= niter:
         raise ArgumentError(
             f"`burninlength={burninlength}` leaves nothing of `niter={niter}` iterations; niter includes the burn-in."
@@ -55,17 +55,17 @@ def as_starts(p: Any, chains: int) -> tuple[Any, Matrix | None, int]:
     return p.iloc[0], table, chains
 
 
-def from_fit(fit: Any, objective: Objective, jump: Any, var0: Any, sampled: bool) -> tuple[Any, Any]:
-    """Return the proposal and the variance of the residuals, those of the fit that a chain starts at by default.
+def proposal_from_fit(fit: Any, objective: Objective, jump: Any, var0: Any, sampled: bool) -> tuple[Any, Any]:
+    """Return the proposal and the variance of the residuals, by default those of the fit that a chain starts at.
 
-    The proposal is ``2.4**2 / n_par`` times the fit's covariance; the variance is that of `variance_of`.
+    The proposal is ``2.4**2 / n_par`` times the fit's covariance; the variance is that of `residual_variance`.
     """
     if jump is None:
         jump = fit.cov_scaled * (2.4**2 / len(fit.par))
-    return jump, (variance_of(fit, sampled) if var0 is None and not objective.is_scalar else var0)
+    return jump, (residual_variance(fit, sampled) if var0 is None and not objective.is_scalar else var0)
 
 
-def variance_of(fit: Any, sampled: bool) -> Any:
+def residual_variance(fit: Any, sampled: bool) -> Any:
     """Return the variance of a fit's residuals, unweighted, by variable, as `var0`; None where others are known.
 
     A likelihood has its own. With a prior, stated errors are the errors; and where they differ within a variable, of
@@ -86,8 +86,8 @@ def check_starts(target: Target, starts: Matrix) -> None:
         dispersion.given(row)
 
 
-def as_jobs(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[ChainSpec]:
-    """Return the chains to be run: all from one start, or from one each (of ensembles also: one a member)."""
+def as_chains(starts: Matrix, chains: int, n_member: int, seeds: list[np.random.SeedSequence]) -> list[ChainSpec]:
+    """Return the chains to run: all from one start, or one start each (of ensembles also one a member)."""
     if len(starts) == 1:
         return [ChainSpec(k, seeds[k], starts, k > 0) for k in range(chains)]
     each = len(starts) // chains
@@ -119,21 +119,21 @@ def as_control(control: Mapping[str, Any] | None, method: str, n_par: int) -> di
     """Return the `control` of a sampler, defaults filled in."""
     if not isinstance(control, Mapping | None):
         raise ArgumentError(f"`control={shortened(control)}` must be a dict by name.")
-    sampler, given = SAMPLERS[method], dict(control or {})
-    for name in given:
+    sampler, values = SAMPLERS[method], dict(control or {})
+    for name in values:
         if not sampler.control:
             instead = "; use updatecov, covscale, ntrydr and drscale" if sampler.adapts else ""
             raise ArgumentError(f"method={method!r} has no `control`{instead}.")
         check_choice(name, sampler.control, "control")
-    return sampler.checked({**sampler.control, **given}, n_par)
+    return sampler.checked({**sampler.control, **values}, n_par)
 
 
 def check_settings(settings: Settings, proposal: Matrix | JumpFunction, covscale: Any, drscale: Any) -> None:
-    """Raise an ArgumentError for what does not go together."""
+    """Raise an ArgumentError for settings that exclude each other."""
     delayed = bool(settings.drscale)
     if not SAMPLERS[settings.method].adapts:
-        given = {"updatecov": settings.updatecov, "covscale": covscale, "ntrydr": delayed, "drscale": drscale}
-        wrong = [name for name, value in given.items() if value is not None and value is not False and value != 0]
+        adaptive = {"updatecov": settings.updatecov, "covscale": covscale, "ntrydr": delayed, "drscale": drscale}
+        wrong = [name for name, value in adaptive.items() if value is not None and value is not False and value != 0]
         if wrong:
             raise ArgumentError(
                 f"{listed(wrong)} belong to {_adaptive()}; {settings.method!r} adapts by itself. Leave them out."

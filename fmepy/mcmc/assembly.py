@@ -16,16 +16,16 @@ from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.result import ModMCMC
 from fmepy.mcmc.runner import ChainRun, Chains, Plan
 from fmepy.mcmc.target import Target
-from fmepy.parameters.scales import marked, sampled
+from fmepy.parameters.scales import mark, mark_sampled
 from fmepy.tables.sheet import calendar_of
 from fmepy.types import Matrix
 
-_Found = list[tuple[int, ChainRun]]
+_Runs = list[tuple[int, ChainRun]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReadingDensities:
-    """How likely every reading is at a draw.
+    """Log densities of the readings at draws.
 
     Attributes
     ----------
@@ -42,16 +42,16 @@ class ReadingDensities:
     def at_draws(self, Theta: Matrix, sig: Matrix | None) -> Matrix | None:
         """Return the log density of every reading, shape (n_draw, n_obs), for draws and their variances.
 
-        None where a number is all that is known. A draw at which the cost fails raises its error.
+        None where the cost gives one number alone. A draw at which the cost fails raises its error.
         """
-        different, back = np.unique(Theta, axis=0, return_inverse=True)
+        different, inverse = np.unique(Theta, axis=0, return_inverse=True)
         if self.bound.is_scalar:
             rows = [log_densities(self.bound, theta) for theta in different]
-            return None if any(row is None for row in rows) else np.array(rows)[back.ravel()]
-        r, why = residuals_many(self.bound, different)
-        if failures := [text for text in why if text]:
-            raise SimulationError(f"The cost fails at a draw where it did not before: {failures[0]}")
-        w, r = self.data.weights, r[back.ravel()]
+            return None if any(row is None for row in rows) else np.array(rows)[inverse.ravel()]
+        r, failures = residuals_many(self.bound, different)
+        if reasons := [text for text in failures if text]:
+            raise SimulationError(f"The cost fails at a draw where it did not before: {reasons[0]}")
+        w, r = self.data.weights, r[inverse.ravel()]
         variances = w**-2.0
         if sig is not None:
             which = {"pooled": lambda: sig, "variable": lambda: sig[:, self.data.groups], "datum": lambda: sig / w**2}
@@ -59,30 +59,30 @@ class ReadingDensities:
         return np.asarray(densities_of_residuals(self.data, r, variances))
 
 
-def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> ModMCMC:
+def assemble(target: Target, plan: Plan, settings: Settings, ran: Chains) -> ModMCMC:
     """Return the result of some chains; each member of an ensemble is a chain there."""
-    found, names, var = ran.found, list(target.names), target.variances
-    index = _index(found)
+    runs, names, var = ran.runs, list(target.names), target.variances
+    index = _index(runs)
 
     def rows(key: str) -> Any:
-        return np.concatenate([run.rows[key][:, m] for _, run in found for m in range(_n_member(run))])
+        return np.concatenate([run.rows[key][:, m] for _, run in runs for m in range(_n_member(run))])
 
     def column(key: str) -> pd.Series:
         return pd.Series(rows(key), index=index, name=key)
 
-    counts, by_try = _counts(found)
+    counts, by_try = _counts(runs)
     iterations = counts.pop("iterations")
-    best = max((run for _, run in found), key=lambda run: run.counts.best_log_posterior).counts
-    worth = None if ran.interrupted else solver_error(target.objective, lambda f: target.judged_by(f, best.best))
+    best = max((run for _, run in runs), key=lambda run: run.counts.best_log_posterior).counts
+    error = None if ran.interrupted else solver_error(target.objective, lambda f: target.minus2log_by(f, best.best))
     pars = pd.DataFrame(rows("pars"), index=index, columns=names)
-    divergences, divergent = _divergences(found, names)
-    notes = [*ran.notes, *_failures(found), told_error(worth), _on_divergences(divergences, divergent, pars)]
+    divergences, divergent = _divergences(runs, names)
+    notes = [*ran.notes, *_failures(runs), told_error(error), _on_divergences(divergences, divergent, pars)]
     return ModMCMC(
-        pars=sampled(marked(pars, target.objective.transforms)),
+        pars=mark_sampled(mark(pars, target.objective.transforms)),
         SS=column("SS"),
         sig=None if var is None else pd.DataFrame(rows("sig"), index=index, columns=var.columns),
         prior=column("prior"),
-        bestpar=marked(pd.Series(best.best.copy(), index=names), target.objective.transforms),
+        bestpar=mark(pd.Series(best.best.copy(), index=names), target.objective.transforms),
         bestfunp=-best.best_log_posterior,
         naccepted=counts["num_accepted"].rename("naccepted"),
         count=counts,
@@ -90,15 +90,15 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
         settings="constant variance = 1" if var is None else var.settings(),
         log_posterior=column("log_posterior"),
         iterations=iterations,
-        failures=sum(run.failures for _, run in found),
-        retries=sum(run.retries for _, run in found),
-        last_failure=_last_failure(found),
+        failures=sum(run.failures for _, run in runs),
+        retries=sum(run.retries for _, run in runs),
+        last_failure=_last_failure(runs),
         method=settings.method,
         burninlength=plan.burninlength,
         lower=pd.Series(target.lower.copy(), index=names),
         upper=pd.Series(target.upper.copy(), index=names),
         message=" ".join(filter(None, notes)),
-        solver_error=worth,
+        solver_error=error,
         engine=target.objective.engine,
         interrupted=ran.interrupted,
         noise=_noise(target),
@@ -109,11 +109,11 @@ def assembled(target: Target, plan: Plan, settings: Settings, ran: Chains) -> Mo
     )
 
 
-def _divergences(found: _Found, names: list[str]) -> tuple[int, pd.DataFrame | None]:
+def _divergences(runs: _Runs, names: list[str]) -> tuple[int, pd.DataFrame | None]:
     """Return the number of divergences, and where some of them began."""
-    places = [run.counts.divergent for _, run in found if run.counts.divergent is not None]
+    places = [run.counts.divergent for _, run in runs if run.counts.divergent is not None]
     table = pd.DataFrame(np.concatenate(places), columns=names) if places else None
-    return sum(run.counts.divergences for _, run in found), table if table is not None and len(table) else None
+    return sum(run.counts.divergences for _, run in runs), table if table is not None and len(table) else None
 
 
 def _on_divergences(n: int, divergent: pd.DataFrame | None, pars: pd.DataFrame) -> str:
@@ -133,28 +133,28 @@ def _on_divergences(n: int, divergent: pd.DataFrame | None, pars: pd.DataFrame) 
 
 def _noise(target: Target) -> SaidNoise | None:
     """Return the noise model of the cost, with lmfit's values of fixed parameters; tied ones have none."""
-    said, given = said_noise(target.objective.f), target.objective.parameters.lmfit
-    if said is None or given is None:
-        return said
-    fixed = {q.name: float(q.value) for q in given.values() if q.expr is None}
-    return replace(said, values={name: fixed[name] for name in said.values if name in fixed})
+    noise, parameters = said_noise(target.objective.f), target.objective.parameters.lmfit
+    if noise is None or parameters is None:
+        return noise
+    fixed = {q.name: float(q.value) for q in parameters.values() if q.expr is None}
+    return replace(noise, values={name: fixed[name] for name in noise.values if name in fixed})
 
 
 def _n_member(run: ChainRun) -> int:
     return int(run.rows["pars"].shape[1])
 
 
-def _index(found: _Found) -> pd.MultiIndex:
-    """Return (chain, iteration) of every row."""
-    labels = [(number * _n_member(run) + m, run.rows["saved"]) for number, run in found for m in range(_n_member(run))]
+def _index(runs: _Runs) -> pd.MultiIndex:
+    """Return the labels (chain, iteration) of every row."""
+    labels = [(number * _n_member(run) + m, run.rows["saved"]) for number, run in runs for m in range(_n_member(run))]
     chain = np.concatenate([np.full(len(saved), label) for label, saved in labels])
     return pd.MultiIndex.from_arrays([chain, np.concatenate([s for _, s in labels])], names=["chain", "iteration"])
 
 
-def _counts(found: _Found) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return what was counted by chain, and the accepted moves by try."""
+def _counts(runs: _Runs) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Return the counts by chain, and the accepted moves by try."""
     by_chain, by_try = {}, {}
-    for number, run in found:
+    for number, run in runs:
         for m in range(_n_member(run)):
             label, accepted = number * _n_member(run) + m, int(run.counts.accepted[m])
             by_try[label] = run.counts.by_try or (accepted,)
@@ -170,17 +170,17 @@ def _counts(found: _Found) -> tuple[pd.DataFrame, pd.DataFrame]:
     return pd.DataFrame.from_dict(by_chain, orient="index").rename_axis("chain"), tries
 
 
-def _last_failure(found: _Found) -> str:
-    return next((run.last_failure for _, run in reversed(found) if run.last_failure), "")
+def _last_failure(runs: _Runs) -> str:
+    return next((run.last_failure for _, run in reversed(runs) if run.last_failure), "")
 
 
-def _failures(found: _Found) -> list[str]:
+def _failures(runs: _Runs) -> list[str]:
     """Return the message about runs that failed, or that another engine finished."""
-    failures, retries = sum(run.failures for _, run in found), sum(run.retries for _, run in found)
+    failures, retries = sum(run.failures for _, run in runs), sum(run.retries for _, run in runs)
     notes = []
     if failures:
-        runs = "1 run failed and counts" if failures == 1 else f"{failures} runs failed and count"
-        notes.append(f"{runs} as zero likelihood; the last one: {_last_failure(found)}")
+        which = "1 run failed and counts" if failures == 1 else f"{failures} runs failed and count"
+        notes.append(f"{which} as zero likelihood; the last one: {_last_failure(runs)}")
     if retries:
         notes.append(f"{retries} run{'s were' if retries > 1 else ' was'} finished by a second engine.")
     return notes

@@ -10,7 +10,7 @@ A sample is not believed when (thresholds of Vehtari et al. 2021 for the first t
   ensemble are not chains of this kind: there 400 do);
 * less than 5 % or more than 70 % of the proposals of a chain were accepted;
 * runs of the model failed;
-* a chain never moves, or rests at one point for a tenth of its draws;
+* a chain never moves, or stays at one point for a tenth of its draws;
 * draws crowd at a bound.
 """
 
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from fmepy.errors import ArgumentError, counted
+from fmepy.errors import ArgumentError, counted, shortened
 from fmepy.mcmc.diagnostics import chain_diagnostics, chains_of
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, bullets, table
@@ -36,23 +36,23 @@ Remove = int | slice | range | Sequence[int] | None
 
 _QUANTILES = {"2.5%": 0.025, "25%": 0.25, "50%": 0.5, "75%": 0.75, "97.5%": 0.975}
 _RHAT = 1.01
-_ENDLESS = -1e100  # no likelihood of data is so large
-_FALL = 50.0  # of the median of -2 log L from one quarter of a chain to the next: at rest it is of the order of one
+_NO_MINIMUM = -1e100  # no likelihood of data is so large
+_FALL = 50.0  # of the median of -2 log L from one quarter of a chain to the next; of order one when converged
 _ESS, _ESS_A_CHAIN = 400, 100
 _ACCEPTED = (0.05, 0.70)
 _ENSEMBLES = ("demcz", "emcee")
 _OWN_STEPS = (*_ENSEMBLES, "nuts")
 """Samplers that find the length of their steps themselves."""
-_RESTING = 0.1
-_FEWEST_RESTING = 20  # draws; in a short chain a tenth is soon spent at one point
-_BESIDE = 0.05  # within this share of the 95 % interval's width, a draw lies beside its bound
-_LEANING = 0.03  # a sample that is uniform between its bounds has 5 % there, one that ends 2 sd from its mean 1 %
-_FEWEST_LEANING = 5
+_STUCK = 0.1
+_FEWEST_STUCK = 20  # draws; in a short chain a tenth of the draws at one point is chance
+_NEAR = 0.05  # a draw is near its bound within this share of the width of the 95 % interval
+_CROWDED = 0.03  # a sample that is uniform between its bounds has 5 % there, one that ends 2 sd from its mean 1 %
+_FEWEST_CROWDED = 5
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class ChainSummary(Framed):
-    """A table of what was sampled, and advice.
+    """Summary table of a chain, with advice.
 
     Attributes
     ----------
@@ -60,9 +60,9 @@ class ChainSummary(Framed):
         Rows mean, sd, min, 2.5%, 25%, 50%, 75%, 97.5%, max; a column per parameter and per sampled variance, in their
         units.
     advice : list of str
-        Why not to trust the sample, and what to try; empty if nothing speaks against it.
+        Why not to trust the sample, and what to try; empty if there is no reason.
     diagnostics : DataFrame
-        What the advice rests on: `fmepy.mcmc.diagnostics.chain_diagnostics` of the same columns.
+        What the advice stays on: `fmepy.mcmc.diagnostics.chain_diagnostics` of the same columns.
     n_chain : int
     n_draw : int
         Draws of all chains that were summarised.
@@ -108,16 +108,16 @@ def summarise(chain: ModMCMC, remove: Remove = None) -> ChainSummary:
     Differs from FME: quantiles carry their right names; `remove` acts on the variances too (R shortens the parameters
     only); there is advice.
     """
-    values = sampled_values(chain)[kept_rows(chain, remove)]
+    values = sampled_values(chain)[remaining_rows(chain, remove)]
     diagnostics = chain_diagnostics(values)
     chains = chains_of(values)
     n_par = chain.pars.shape[1]
     advice = [
-        *_on_falling(chain),
+        *_on_endless_fall(chain),
         *_on_mixing(diagnostics, len(chains), len(values), chain.method),
         *_on_acceptance(chain.acceptance_rate, chain.acceptance_by_try.to_numpy()[:, 0], chain.method),
         *_on_failures(chain.failures),
-        *_on_resting([c[:, :n_par] for c in chains]),
+        *_on_stuck([c[:, :n_par] for c in chains]),
         *_on_bounds(values.iloc[:, :n_par], chain.lower, chain.upper),
     ]
     return ChainSummary(_table(values), advice, diagnostics, len(chains), len(values))
@@ -133,7 +133,7 @@ def _table(values: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, index=values.columns).T
 
 
-# --- what a chain holds, row by row
+# --- rows of a chain
 
 
 def sampled_values(chain: ModMCMC) -> pd.DataFrame:
@@ -164,10 +164,10 @@ def selected_draws(chain: ModMCMC, full: bool = False, which: Which = None, remo
     if full:
         ss = pd.Series(np.asarray(chain.SS, dtype=float), index=values.index, name="SS")
         shown = pd.concat([shown, ss, values.iloc[:, len(known) :]], axis=1)
-    return shown[kept_rows(chain, remove)]
+    return shown[remaining_rows(chain, remove)]
 
 
-def kept_rows(chain: ModMCMC, remove: Remove) -> BoolVector:
+def remaining_rows(chain: ModMCMC, remove: Remove) -> BoolVector:
     """Return which rows of `chain.pars` stay when `remove` is left out of every chain.
 
     Parameters
@@ -181,26 +181,24 @@ def kept_rows(chain: ModMCMC, remove: Remove) -> BoolVector:
     ArgumentError
         Positions that a chain does not have; nothing left.
     """
-    kept: BoolVector = np.ones(len(chain.pars), dtype=bool)
+    remains: BoolVector = np.ones(len(chain.pars), dtype=bool)
     if remove is None:
-        return kept
+        return remains
     for c, rows in chain.pars.groupby(level=0).indices.items():
-        kept[rows[_positions(remove, len(rows))]] = False
-        if not kept[rows].any():
-            raise ArgumentError(f"`remove={_shown(remove)}` leaves nothing of the {len(rows)} draws of chain {c}.")
-    return kept
+        remains[rows[_positions(remove, len(rows))]] = False
+        if not remains[rows].any():
+            raise ArgumentError(f"`remove={shortened(remove, 40)}` leaves none of the {len(rows)} draws of chain {c}.")
+    return remains
 
 
 def _positions(remove: Any, n: int) -> slice | IntVector:
     """Return what selects the rows to drop of a chain of n draws."""
-    if isinstance(remove, slice):
-        return remove
     if isinstance(remove, (int, np.integer)) and not isinstance(remove, bool):
         if remove < 0:
             raise ArgumentError(f"`remove={remove}` must not be negative: it is the number of first draws to drop.")
         return slice(int(remove))
     try:
-        positions = np.asarray(remove)
+        positions = np.arange(n)[remove] if isinstance(remove, slice) else np.asarray(remove)
     except (TypeError, ValueError):
         positions = np.asarray(None)
     if positions.ndim != 1 or (positions.size and positions.dtype.kind not in "iu"):
@@ -213,11 +211,6 @@ def _positions(remove: Any, n: int) -> slice | IntVector:
             f"`remove`: a chain has no draw {int(wrong[0])}; its {n} draws are counted from 0 to {n - 1}."
         )
     return positions.astype(np.intp)
-
-
-def _shown(remove: Any) -> str:
-    text = repr(remove)
-    return text if len(text) <= 40 else text[:37] + "..."
 
 
 # --- advice: each returns sentences, none if all is well
@@ -251,12 +244,12 @@ def _worst(values: pd.Series, form: str) -> str:
     return listing + (f" and {len(values) - 3} more" if len(values) > 3 else "")
 
 
-def _on_falling(chain: ModMCMC) -> list[str]:
-    """Tell of a cost that falls faster and faster, as a log density does that is taken for -2 log L."""
+def _on_endless_fall(chain: ModMCMC) -> list[str]:
+    """Return advice on a cost that falls faster and faster, such as a log density in the place of -2 log L."""
     costs = pd.DataFrame({"SS": np.asarray(chain.SS)}, index=chain.pars.index)
     for ss in (c for c in chains_of(costs) if len(c) > 3):
         first, second, third, last = (np.sort(part)[len(part) // 2] for part in np.array_split(ss[:, 0], 4))
-        if last < _ENDLESS or (last < 0 and _FALL < first - second < second - third < third - last):
+        if last < _NO_MINIMUM or (last < 0 and _FALL < first - second < second - third < third - last):
             return [
                 f"The cost falls faster and faster ({first:.3g} to {last:.3g} from the first to the last quarter of a "
                 "chain): nothing bounds it. A number from `f` must be -2 log L, least where the fit is best; a log "
@@ -302,10 +295,10 @@ def _on_failures(failures: int) -> list[str]:
     ]
 
 
-def _on_resting(chains: list[Matrix]) -> list[str]:
+def _on_stuck(chains: list[Matrix]) -> list[str]:
     still = [i for i, c in enumerate(chains) if len(c) > 1 and (np.ptp(c, axis=0) == 0).all()]
-    rests = {i: _longest_rest(c) for i, c in enumerate(chains) if i not in still}
-    slow = {i: n for i, n in rests.items() if n >= max(_RESTING * len(chains[i]), _FEWEST_RESTING)}
+    stays = {i: _longest_stay(c) for i, c in enumerate(chains) if i not in still}
+    slow = {i: n for i, n in stays.items() if n >= max(_STUCK * len(chains[i]), _FEWEST_STUCK)}
     out = []
     if still:
         which = "The chain" if len(chains) == 1 else f"Of {len(chains)} chains, {len(still)}"
@@ -317,12 +310,12 @@ def _on_resting(chains: list[Matrix]) -> list[str]:
         which = "" if len(chains) == 1 else f" (chain {longest})"
         out.append(
             f"The chain{which} was stuck at one point for {slow[longest]} of its {len(chains[longest])} draws. Take a "
-            "smaller jump or ntrydr=2; if only one chain is stuck, it may stand on a local optimum."
+            "smaller jump or ntrydr=2; if only one chain is stuck, it may be at a local optimum."
         )
     return out
 
 
-def _longest_rest(x: Matrix) -> int:
+def _longest_stay(x: Matrix) -> int:
     """Return the largest number of successive draws that are equal."""
     moved = np.flatnonzero((x[1:] != x[:-1]).any(axis=1)) + 1
     return int(np.diff(np.concatenate([[0], moved, [len(x)]])).max())
@@ -330,15 +323,15 @@ def _longest_rest(x: Matrix) -> int:
 
 def _on_bounds(pars: pd.DataFrame, lower: Any, upper: Any) -> list[str]:
     x = pars.to_numpy(dtype=float)
-    reach = _BESIDE * (np.quantile(x, 0.975, axis=0) - np.quantile(x, 0.025, axis=0))
+    reach = _NEAR * (np.quantile(x, 0.975, axis=0) - np.quantile(x, 0.025, axis=0))
     limits = {"lower": np.asarray(lower, dtype=float), "upper": np.asarray(upper, dtype=float)}
     out = []
     for side, bound in limits.items():
-        beside = (np.abs(x - bound) <= reach).sum(axis=0)  # none of them where there is no bound
-        leans = (beside >= max(_LEANING * len(x), _FEWEST_LEANING)) & (np.ptp(x, axis=0) > 0)
-        if leans.any():
-            shares = pd.Series(beside / len(x), index=pars.columns)[leans].sort_values(ascending=False)
-            movable = (bound[leans] != 0).any()  # zero is where sds, rates and sizes end by nature
+        near = (np.abs(x - bound) <= reach).sum(axis=0)  # none of them where there is no bound
+        crowded = (near >= max(_CROWDED * len(x), _FEWEST_CROWDED)) & (np.ptp(x, axis=0) > 0)
+        if crowded.any():
+            shares = pd.Series(near / len(x), index=pars.columns)[crowded].sort_values(ascending=False)
+            movable = (bound[crowded] != 0).any()  # zero is where sds, rates and sizes end by nature
             what = "Widen it if it is not physical; else read" if movable else "Read"
             out.append(
                 f"Draws crowd at the {side} bound of {_worst(shares, '.0%')}: the bound decides there, not the data. "

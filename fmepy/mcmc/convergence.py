@@ -1,4 +1,4 @@
-"""Do the chains agree, and how many independent draws are they worth? R-hat, effective sizes, error of the mean.
+"""Convergence of chains: R-hat, effective sample sizes, Monte Carlo error of the mean.
 
 Everything here is a pure function of draws x, shape (n_chain, n_draw); a single series counts as one chain. NaN stands
 for "cannot be said", see `diagnostics`.
@@ -73,8 +73,8 @@ def rhat(x: ArrayLike) -> float:
         return np.nan
     halves = _halves(draws)
     folded = np.abs(halves - np.median(halves))
-    found = [_potential(_normal_scores(a)) for a in (halves, folded)]
-    return float(np.nanmax(found)) if not np.isnan(found).all() else np.nan
+    values = [_potential(_normal_scores(a)) for a in (halves, folded)]
+    return float(np.nanmax(values)) if not np.isnan(values).all() else np.nan
 
 
 def _potential(z: Matrix) -> float:
@@ -134,8 +134,8 @@ def ess_tail(x: ArrayLike) -> float:
     if not _usable(draws):
         return np.nan
     limits = np.quantile(draws, _TAILS)
-    found = [_ess(_halves((draws <= q).astype(float))) for q in limits]
-    return float(np.nanmin(found)) if not np.isnan(found).all() else np.nan
+    sizes = [_ess(_halves((draws <= q).astype(float))) for q in limits]
+    return float(np.nanmin(sizes)) if not np.isnan(sizes).all() else np.nan
 
 
 def mcse(x: ArrayLike) -> float:
@@ -180,7 +180,7 @@ def _integrated(rho: Vector) -> float:
     return float(-1 + 2 * np.minimum.accumulate(pairs[:stop]).sum() + tail)
 
 
-# --- what several of them need
+# --- shared by several
 
 
 def _usable(draws: Matrix) -> bool:

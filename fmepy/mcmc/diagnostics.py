@@ -1,6 +1,6 @@
-"""How far a sample of chains can be trusted: one table of R-hat, effective sizes, transients and lengths needed.
+"""Diagnostics of chains in one table: R-hat, effective sample sizes, transients, lengths needed.
 
-What is computed, and from which paper, is told where it is: `convergence` (R-hat, effective sizes, error of the mean)
+The methods and their papers are described in `convergence` (R-hat, effective sizes, error of the mean)
 and `coda` (Geweke; Raftery and Lewis).
 
 **Defined answers.** NaN stands for "cannot be said": fewer draws than the method needs (4 a chain for R-hat and
@@ -49,8 +49,8 @@ def chain_diagnostics(pars: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, index=pd.Index([str(c) for c in pars.columns]), columns=pd.Index(columns), dtype=float)
 
 
-def draws_by_chain(pars: pd.DataFrame) -> Cube:
-    """Return the draws as an array (n_chain, n_draw, n_par): the first, as many as the shortest chain has.
+def draws_by_chain(pars: pd.DataFrame | pd.Series) -> Cube:
+    """Return a table or a column as an array (n_chain, n_draw, ...): the first draws, cut to the shortest chain.
 
     Raises
     ------
@@ -64,7 +64,7 @@ def draws_by_chain(pars: pd.DataFrame) -> Cube:
     return np.stack([c[:shortest] for c in chains])
 
 
-def chains_of(pars: pd.DataFrame) -> list[Matrix]:
+def chains_of(pars: pd.DataFrame | pd.Series) -> list[Matrix]:
     """Return the draws of each chain; a table that names none is one chain."""
     if not isinstance(pars.index, pd.MultiIndex):
         return [pars.to_numpy(dtype=float)]

@@ -20,12 +20,12 @@ from fmepy.types import Matrix, Vector
 
 
 def header_of(
-    settings: Mapping[str, Any], task: ChainTask, proposal: Matrix | JumpFunction, starts: Matrix, jobs: list[ChainSpec]
+    settings: Mapping[str, Any], task: ChainTask, jump: Matrix | JumpFunction, starts: Matrix, specs: list[ChainSpec]
 ) -> dict[str, Any]:
-    """Return the header of a new chain, as JSON keeps it."""
+    """Return the header of a new chain as JSON values."""
     target, plan, objective, var = task.target, task.plan, task.target.objective, task.target.variances
-    given = objective.parameters.lmfit
-    if given is not None and len(given) > len(objective.parameters):
+    parameters = objective.parameters.lmfit
+    if parameters is not None and len(parameters) > len(objective.parameters):
         raise ArgumentError(
             "`checkpoint` cannot keep lmfit parameters that are fixed or tied (their expressions are code). Give the "
             "free ones as a dict, and fix the others in the model."
@@ -44,15 +44,15 @@ def header_of(
         else asdict(var) | {name: getattr(var, name).tolist() for name in _BY_VARIANCE},
         "problem": objective.identity,
         "at_start": _values(point),
-        "jump": None if isinstance(proposal, JumpFunction) else proposal.tolist(),
+        "jump": None if isinstance(jump, JumpFunction) else jump.tolist(),
         "settings": dict(settings),
         "niter": plan.niter,
         "burninlength": plan.burninlength,
         "interval": plan.interval,
         "every": task.every,
         "jobs": [
-            {"number": j.number, **seed_table(j.seed), "starts": j.starts.tolist(), "dispersed": j.dispersed}
-            for j in jobs
+            {"number": s.number, **seed_table(s.seed), "starts": s.starts.tolist(), "dispersed": s.dispersed}
+            for s in specs
         ],
     }
 
@@ -73,7 +73,7 @@ class ChainHeader:
     variances: Variances | None
     jump: Matrix | None
     plan: Plan
-    jobs: list[ChainSpec]
+    specs: list[ChainSpec]
 
     @classmethod
     def of(cls, folder: ChainJournal) -> Self:
@@ -82,21 +82,21 @@ class ChainHeader:
         Raises
         ------
         ArgumentError
-            Something is missing in it, or cannot be: a header of an earlier version that somebody has changed.
+            An entry is missing or invalid, as in a header that was edited by hand.
         """
         table = folder.read_header()
         try:
-            of = table["variances"]
+            var, own = table["variances"], table["jobs"]
             return cls(
                 table=table,
                 names=tuple(table["names"]),
                 starts=np.array(table["starts"], dtype=float),
                 lower=np.array(table["lower"], dtype=float),
                 upper=np.array(table["upper"], dtype=float),
-                variances=None if of is None else _variances(of),
+                variances=None if var is None else _variances(var),
                 jump=None if table["jump"] is None else np.array(table["jump"], dtype=float),
                 plan=Plan(table["niter"], table["burninlength"], table["interval"]),
-                jobs=[ChainSpec(j["number"], seed_of(j), np.array(j["starts"]), j["dispersed"]) for j in table["jobs"]],
+                specs=[ChainSpec(k["number"], seed_of(k), np.array(k["starts"]), k["dispersed"]) for k in own],
             )
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             what = f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -15,29 +15,29 @@ from fmepy.costs.objective import Objective
 from fmepy.costs.user_function import as_objective, is_ours, tell_held_noise
 from fmepy.errors import ArgumentError, check_choice, warn
 from fmepy.mcmc.arguments import (
+    as_chains,
     as_control,
     as_drscale,
-    as_jobs,
     as_plan,
     as_starts,
     check_settings,
     check_starts,
-    from_fit,
     make_kernel,
+    proposal_from_fit,
 )
-from fmepy.mcmc.assembly import assembled
+from fmepy.mcmc.assembly import assemble
 from fmepy.mcmc.checkpoint import ChainJournal
 from fmepy.mcmc.header import ChainHeader, header_of
 from fmepy.mcmc.kernels.base import Settings
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.proposals import JumpFunction, as_jump
 from fmepy.mcmc.result import ModMCMC
-from fmepy.mcmc.runner import ChainTask, Plan, run_chains, settle
+from fmepy.mcmc.runner import ChainTask, Plan, recover_chains, run_chains
 from fmepy.mcmc.target import Target, variances
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.named import as_bounds, check_inside, is_fit
 from fmepy.parameters.priors import as_prior
-from fmepy.parameters.scales import check_prior_scale, check_scale, scale_taken
+from fmepy.parameters.scales import check_prior_scale, check_scale, expected_scale
 from fmepy.types import Matrix, Seed, UserBounds, UserParameters
 
 
@@ -207,14 +207,14 @@ def modMCMC(
         starts = objective.theta0[None, :].copy()
     declared = (objective.lower, objective.upper)
     if is_fit(p):
-        jump, var0 = from_fit(p, objective, jump, var0, wvar0 is not None or n0 is not None)
+        jump, var0 = proposal_from_fit(p, objective, jump, var0, wvar0 is not None or n0 is not None)
         declared = (np.maximum(declared[0], p.bounds[0]), np.minimum(declared[1], p.bounds[1]))
         if p.with_prior and prior is None:
             warn("The fit had a prior, and the chain has none: give `prior` here, too.")
     low, high = as_bounds(lower, upper, objective.parameter_names, declared=declared)
     for row in starts:
         check_inside(row, low, high, objective.parameter_names)
-    scales = scale_taken(f, objective.parameter_names)
+    scales = expected_scale(f, objective.parameter_names)
     check_prior_scale(prior, scales)
     prior_given = as_prior(prior, objective.parameters)
     target = Target(objective, low, high, prior_given, variances(objective, var0, wvar0, n0))
@@ -232,15 +232,15 @@ def modMCMC(
     )
     check_settings(settings, proposal, covscale, drscale)
     kernel = make_kernel(settings, target, proposal)
-    jobs = as_jobs(starts, chains, kernel.n_member, seed_sequence(seed).spawn(chains))
+    specs = as_chains(starts, chains, kernel.n_member, seed_sequence(seed).spawn(chains))
     check_starts(target, starts)
     folder = None if checkpoint is None else ChainJournal(checkpoint)
     with nullcontext() if folder is None else folder.held(new=True):
         task = ChainTask(kernel, target, plan, folder, every)
         if folder is not None:
-            folder.create(header_of(asdict(settings), task, proposal, starts, jobs))
-        ran = run_chains(task, jobs, executor, progress)
-    return assembled(target, plan, settings, ran)
+            folder.create(header_of(asdict(settings), task, proposal, starts, specs))
+        ran = run_chains(task, specs, executor, progress)
+    return assemble(target, plan, settings, ran)
 
 
 @interruptible(lambda chain: chain.message)
@@ -300,7 +300,7 @@ def resume_mcmc(
     folder.read_header()  # refuse a folder without one before locking it
     with folder.held():
         header = ChainHeader.of(folder)
-        objective = _objective_of(header, f, jac, args, kwargs)
+        objective = _objective(header, f, jac, args, kwargs)
         header.check_problem(objective)
         has_prior = header.table["has_prior"]
         if (prior is not None) != has_prior:
@@ -326,9 +326,9 @@ def resume_mcmc(
         control = as_control(s["control"], s["method"], target.n_par)
         settings = Settings(**{**s, "drscale": tuple(s["drscale"]), "control": control})
         kernel, plan = make_kernel(settings, target, proposal), header.plan
-        done, notes = settle(header.jobs, folder)
+        done, notes = recover_chains(header.specs, folder)
         if niter is not None:
-            plan = _longer(plan, whole_number(niter, "niter", 1), max(done))
+            plan = _extended(plan, whole_number(niter, "niter", 1), max(done))
         if folder.writable:
             folder.sweep()
             if plan.niter != header.plan.niter:
@@ -339,11 +339,11 @@ def resume_mcmc(
                 f"{min(done)} of {plan.niter}. Copy the folder to where you may write, and resume the copy."
             )
         task = ChainTask(kernel, target, plan, folder, header.table["every"])
-        ran = run_chains(task, header.jobs, executor, progress)
-    return assembled(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
+        ran = run_chains(task, header.specs, executor, progress)
+    return assemble(target, plan, settings, ran._replace(notes=[*notes, *ran.notes]))
 
 
-def _objective_of(
+def _objective(
     header: ChainHeader, f: Any, jac: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any] | None
 ) -> Objective:
     positional = header.table["positional"]
@@ -357,7 +357,7 @@ def _objective_of(
         raise ArgumentError(f"The checkpoint belongs to another problem: {error}") from error
 
 
-def _longer(plan: Plan, niter: int, done: int) -> Plan:
+def _extended(plan: Plan, niter: int, done: int) -> Plan:
     longer = plan.longer(niter)
     if longer.niter < done or niter <= plan.burninlength:
         raise ArgumentError(f"`niter={niter}` is less than the {done} iterations in the checkpoint; give more.")

@@ -52,18 +52,18 @@ class JumpFunction:
 
     def __call__(self, theta: Vector, rng: np.random.Generator) -> Vector:
         """Return the proposal, shape (n_par,)."""
-        p = self.parameters.given(theta)
-        given = self.function(p, rng=rng) if self.takes_rng else self.function(p)
+        p = self.parameters.for_user(theta)
+        new = self.function(p, rng=rng) if self.takes_rng else self.function(p)
         names = self.parameters.names
-        if isinstance(given, (Mapping, pd.Series)) and set(map(str, given.keys())) >= set(names):
-            given = [given[n] for n in names]
-        elif isinstance(given, Mapping):
-            raise ArgumentError(f"`jump` returned {listed(given)}; all of {listed(names)} are needed.")
-        out = np.array(as_numbers(given, "jump(p)")).reshape(-1)
+        if isinstance(new, (Mapping, pd.Series)) and set(map(str, new.keys())) >= set(names):
+            new = [new[n] for n in names]
+        elif isinstance(new, Mapping):
+            raise ArgumentError(f"`jump` returned {listed(new)}; all of {listed(names)} are needed.")
+        out = np.array(as_numbers(new, "jump(p)")).reshape(-1)
         if out.shape != (len(names),):
             raise ArgumentError(f"`jump` returned {out.size} values for {len(names)} parameters.")
         if np.isnan(out).any():
-            raise ArgumentError(f"`jump` returned {given!r}; the next point is needed, a number for each parameter.")
+            raise ArgumentError(f"`jump` returned {new!r}; the next point is needed, a number for each parameter.")
         return out
 
 
@@ -101,63 +101,63 @@ def as_jump(jump: Any, parameters: Parameters, lower: Vector, upper: Vector, the
     sd = default_sd(theta0, lower, upper)
     if jump is None:
         return np.diag(sd)
-    given: Any
+    values: Any
     if isinstance(jump, pd.DataFrame):
-        given = in_order(_of_these(jump, names), names, "jump")
+        values = in_order(_covariance_of(jump, names), names, "jump")
     elif isinstance(jump, (Mapping, pd.Series)):
-        given = _labelled_vector(jump, names)
+        values = _labelled_vector(jump, names)
     else:
         try:
-            given = np.array(jump, dtype=float)
+            values = np.array(jump, dtype=float)
         except (TypeError, ValueError, OverflowError):
             of_fit = f" Give the fit in the place of `p`, or jump=fit.cov_scaled * 2.4**2 / {len(names)}."
-            own = "" if getattr(jump, "cov_scaled", None) is None else of_fit
+            hint = "" if getattr(jump, "cov_scaled", None) is None else of_fit
             raise ArgumentError(
-                f"`jump` must hold numbers, or be a function; got {type(jump).__name__}.{own}"
+                f"`jump` must hold numbers, or be a function; got {type(jump).__name__}.{hint}"
             ) from None
-    if given.ndim == 2:
-        C = in_order(given, names, "jump")
-        blank = _blank(C.diagonal(), names)
-        C = np.where(blank[:, None] | blank, np.diag(sd**2), C)
+    if values.ndim == 2:
+        C = in_order(values, names, "jump")
+        missing = _is_missing(C.diagonal(), names)
+        C = np.where(missing[:, None] | missing, np.diag(sd**2), C)
         return np.asarray(np.linalg.cholesky(checked_covariance(C, names, "jump")), dtype=np.float64)
-    if given.ndim > 2 or given.size not in (1, len(names)):
+    if values.ndim > 2 or values.size not in (1, len(names)):
         raise ArgumentError(
-            f"`jump` has shape {given.shape} for {len(names)} parameters ({listed(names)}). Give one standard "
+            f"`jump` has shape {values.shape} for {len(names)} parameters ({listed(names)}). Give one standard "
             "deviation, one for each, or a covariance matrix."
         )
-    given = np.broadcast_to(given.reshape(-1), (len(names),))
-    given = np.where(_blank(given, names), sd, given)
-    if not np.all(np.isfinite(given)) or np.any(given == 0):
+    values = np.broadcast_to(values.reshape(-1), (len(names),))
+    values = np.where(_is_missing(values, names), sd, values)
+    if not np.all(np.isfinite(values)) or np.any(values == 0):
         raise ArgumentError(
-            f"`jump` has the standard deviations {given.tolist()}; one that is 0 never moves its parameter. Leave the "
+            f"`jump` has the standard deviations {values.tolist()}; one that is 0 never moves its parameter. Leave the "
             "parameter out of `p` to keep it fixed."
         )
-    if (below := np.flatnonzero(given < 0)).size:
+    if (below := np.flatnonzero(values < 0)).size:
         warn(
-            f"modMCMC: `jump` is negative for {listed(names[i] for i in below)} ({given[below[0]]:g}): it stands, as "
-            f"in FME, for the default standard deviation ({sd[below[0]]:g}). A step of your own is positive."
+            f"modMCMC: `jump` is negative for {listed(names[i] for i in below)} ({values[below[0]]:g}): it means, as "
+            f"in FME, the default standard deviation ({sd[below[0]]:g}). A step of your own is positive."
         )
-    return np.diag(np.where(given < 0, sd, given))
+    return np.diag(np.where(values < 0, sd, values))
 
 
-def _of_these(jump: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
-    """Return the part of a covariance that is of `names`: a fit may have had more parameters than the chain."""
+def _covariance_of(jump: pd.DataFrame, names: Sequence[str]) -> pd.DataFrame:
+    """Return the covariance of `names` alone: a fit may have more parameters than the chain."""
     place = {normal_name(k): k for k in labels_of(jump) or ()}
     wanted = [place.get(normal_name(n)) for n in names]
     return jump.loc[wanted, wanted] if None not in wanted and set(wanted) <= set(jump.index) else jump
 
 
-def _blank(given: Vector, names: Sequence[str]) -> BoolVector:
-    """Tell which parameters lack a number, and warn about them."""
-    blank = np.isnan(given)
-    if blank.any():
-        these = [n for n, b in zip(names, blank, strict=True) if b]
+def _is_missing(values: Vector, names: Sequence[str]) -> BoolVector:
+    """Return which parameters have no number, and warn about them."""
+    missing = np.isnan(values)
+    if missing.any():
+        these = [n for n, m in zip(names, missing, strict=True) if m]
         warn(
             f"modMCMC: `jump` has no number for {listed(these)}, as the covariance of a fit has none for a parameter "
             "on a bound or at a kink: the first proposals of it have the default standard deviation (0.1 |p|), "
             "independent of the others."
         )
-    return blank
+    return missing
 
 
 def _labelled_vector(jump: Any, names: Sequence[str]) -> Vector:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fmepy.checks import as_numbers
 from fmepy.costs.noise import SaidNoise
 from fmepy.errors import ArgumentError, counted
 from fmepy.journal.encoding import Gone, live
 from fmepy.mcmc.chain_summary import ChainSummary, selected_draws, summarise
-from fmepy.mcmc.diagnostics import chain_diagnostics
+from fmepy.mcmc.diagnostics import chain_diagnostics, draws_by_chain
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Part, Shown, table
 from fmepy.types import Cube
@@ -66,9 +67,9 @@ class ModMCMC(Shown):
     lower, upper : Series
         The bounds.
     message : str
-        What a reader should know: interrupted, failures, a solver whose error is not small.
+        Warnings: interrupted, failed runs, a solver whose error is not small.
     solver_error : float or None
-        What the solver's own error is worth: the change of -2 log posterior at `bestpar` where tolerances are a hundred
+        The effect of the solver's own error: the change of -2 log posterior at `bestpar` with tolerances a hundred
         times smaller. NaN if that run failed, None if no adaptive solver of ours ran.
     interrupted : bool
         True if Ctrl-C ended it.
@@ -80,8 +81,7 @@ class ModMCMC(Shown):
     divergent : DataFrame or None
         Parameters where divergent steps began, a row each, at most 100 a chain; None where there are none.
     noise : SaidNoise or None
-        What was said of the noise of readings, for `predict`; None of a sum of squares, of a function, and of
-        transformed draws.
+        Description of the noise model, for `predict`; None for a sum of squares, a function, and transformed draws.
     calendar : tuple or None
         What the dates of the cost's data were, see `fmepy.tables.sheet.with_times`, for `predict`.
 
@@ -177,12 +177,7 @@ class ModMCMC(Shown):
 
     def draws(self) -> Cube:
         """Return the parameters as an array, shape (n_chain, n_draw, n_par), cut to the shortest chain."""
-        return self._by_chain(self.pars)
-
-    def _by_chain(self, draws: Any) -> Cube:
-        """Return a table or a column of draws as an array, chain by chain, cut to the shortest chain."""
-        n = self.n_draw
-        return np.stack([draws.loc[k].to_numpy()[:n] for k in self.chains])
+        return draws_by_chain(self.pars)
 
     @property
     def frame(self) -> pd.DataFrame:
@@ -222,7 +217,7 @@ class ModMCMC(Shown):
         return replace(self, pars=pars, bestpar=best.rename(None), lower=lower, upper=upper, noise=None, source=None)
 
     def to_arviz(self, *, log_likelihood: bool = True) -> Any:
-        """Return the chain as ArviZ knows it: posterior, and ``lp`` and ``SS`` as statistics of the sample.
+        """Return the chain in ArviZ's form: posterior, and ``lp`` and ``SS`` as statistics of the sample.
 
         Parameters
         ----------
@@ -235,8 +230,8 @@ class ModMCMC(Shown):
         -----
         A log density is of the reading in its own units, all constants included, with the variances of the draw where
         they are sampled; of a reading beyond a limit it is the log probability of that; of a filter that of the reading
-        given those before it (data that a diffuse start uses up have none). The group is left out where nobody knows
-        the readings: of a function that returns -2 log L, of transformed draws, and of a result read from a file.
+        given those before it (data that a diffuse start uses up have none). The group is left out where readings are
+        not known: of a function that returns -2 log L, of transformed draws, and of a result read from a file.
 
         Raises
         ------
@@ -253,8 +248,8 @@ class ModMCMC(Shown):
                 "summary() work without it."
             ) from error
         sampled = self._sampled
-        posterior = {str(k): self._by_chain(sampled[k]) for k in sampled.columns.unique()}
-        stats = {"lp": self._by_chain(self.log_posterior), "SS": self._by_chain(self.SS)}
+        posterior = {str(k): draws_by_chain(sampled[k]) for k in sampled.columns.unique()}
+        stats = {"lp": draws_by_chain(self.log_posterior), "SS": draws_by_chain(self.SS)}
         groups = {"posterior": posterior, "sample_stats": stats}
         if log_likelihood and (readings := self._log_likelihood()) is not None:
             groups["log_likelihood"] = {"readings": readings}
@@ -265,11 +260,11 @@ class ModMCMC(Shown):
         """Return the log density of every reading, shape (n_chain, n_draw, n_obs)."""
         if self.source is None or isinstance(self.source, Gone):
             return None
-        sig = None if self.sig is None else np.concatenate(self._by_chain(self.sig))
-        found = self.source.at_draws(np.concatenate(self.draws()), sig)
-        return None if found is None else found.reshape(len(self.chains), self.n_draw, -1)
+        sig = None if self.sig is None else np.concatenate(draws_by_chain(self.sig))
+        densities = self.source.at_draws(np.concatenate(self.draws()), sig)
+        return None if densities is None else densities.reshape(len(self.chains), self.n_draw, -1)
 
-    # --- words and pictures, each of them elsewhere
+    # --- summaries and pictures
 
     def summary(self, remove: Any = None) -> ChainSummary:
         """Return mean, sd, extremes and quantiles, and whether the sample can be trusted, see `ChainSummary`."""
@@ -342,13 +337,13 @@ class ModMCMC(Shown):
         return pd.DataFrame({"mean": whole.mean().to_numpy(), "sd": sd.to_numpy(), "best": best}, index=whole.columns)
 
     def shown(self) -> list[str | Part]:
-        """Return what ran, mean, sd and best value of each parameter, and how it ended."""
+        """Return the sampler and its runs, mean, sd and best value of each parameter, and the message."""
         return [self._head(), table(self._table(), "{:.6g}", na_rep=""), *filter(None, [self.message])]
 
 
 def _like(values: Any, table: pd.DataFrame) -> pd.DataFrame:
     """Return `values` with the labels of `table`."""
-    array = np.asarray(values, dtype=float)
+    array = as_numbers(values, "function(draws)")
     if array.shape != table.shape:
         raise ArgumentError(
             f"`function` returned shape {array.shape} for a table of shape {table.shape}; one value per value is "

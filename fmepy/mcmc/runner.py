@@ -96,8 +96,8 @@ class ChainRun:
     iterations, failures, retries : int
     last_failure : str
     interrupted : bool
-    trouble : str
-        Why the checkpoint is incomplete, if it is.
+    checkpoint_error : str
+        Why the checkpoint is incomplete; "" if it is complete.
     """
 
     rows: dict[str, Any]
@@ -107,13 +107,13 @@ class ChainRun:
     retries: int
     last_failure: str
     interrupted: bool
-    trouble: str = ""
+    checkpoint_error: str = ""
 
 
 class Chains(NamedTuple):
-    """The chains that have draws, by number; the messages; whether Ctrl-C ended them."""
+    """Chains with draws, by number; messages; whether Ctrl-C ended them."""
 
-    found: list[tuple[int, ChainRun]]
+    runs: list[tuple[int, ChainRun]]
     notes: list[str]
     interrupted: bool = False
 
@@ -154,11 +154,11 @@ class _Rows:
         self.n += n
         self.written = self.n
 
-    def new(self) -> dict[str, Any]:
-        """Return the rows that are in no part yet."""
+    def unwritten(self) -> dict[str, Any]:
+        """Return the rows that are not yet in a part."""
         return {name: array[self.written : self.n] for name, array in self.arrays.items()}
 
-    def all(self) -> dict[str, Any]:
+    def table(self) -> dict[str, Any]:
         """Return all rows, and the iterations they belong to."""
         out: dict[str, Any] = {name: array[: self.n] for name, array in self.arrays.items()}
         out["saved"] = self.plan.burninlength + self.plan.interval * np.arange(1, self.n + 1)
@@ -167,7 +167,7 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChainTask:
-    """The task that is sent to workers: a call runs one chain, from its start or from the end of its checkpoint.
+    """The task for workers: a call runs one chain, from its start or from the end of its checkpoint.
 
     Attributes
     ----------
@@ -184,7 +184,7 @@ class ChainTask:
     folder: ChainJournal | None
     every: int
 
-    def __call__(self, job: ChainSpec, report: Callable[[int], object] | None = None) -> ChainRun:
+    def __call__(self, spec: ChainSpec, report: Callable[[int], object] | None = None) -> ChainRun:
         """Return one chain; `report` is called with the iterations done, about 200 times.
 
         Raises
@@ -193,47 +193,40 @@ class ChainTask:
             Ctrl-C; it carries the chain so far, with `interrupted` true.
         """
         kernel, target, plan, folder, every = self.kernel, self.target, self.plan, self.folder, self.every
-        rng = np.random.Generator(np.random.PCG64(job.seed))
+        rng = np.random.Generator(np.random.PCG64(spec.seed))
         rows = _Rows(kernel, target, plan)
-        failed_before, failed_at_start = 0, target.failures
-        retried_before, retried_at_start = 0, target.retries
-        last_failure = ""
-        parts = folder.chain(job.number)[0] if folder is not None else []
-        if parts:
-            for part in parts:
-                rows.load(part)
-            last = parts[-1]
-            state = _restored(kernel, last, rows)
-            rng.bit_generator.state = last.rng
-            done, failed_before, last_failure = last.iteration, last.failures, last.last_failure
-            retried_before = last.retries
-        else:
-            state, done = kernel.start(job.starts, job.dispersed, rng), 0
-        number = len(parts)
+        failures0, retries0 = target.failures, target.retries
+        parts = folder.chain(spec.number)[0] if folder is not None else []
+        for part in parts:
+            rows.load(part)
+        number, last = len(parts), parts[-1] if parts else None
         del parts
+        if last is None:
+            state, done, before = kernel.start(spec.starts, spec.dispersed, rng), 0, (0, 0, "")
+        else:
+            state, done = _restored(kernel, last, rows), last.iteration
+            before = last.failures, last.retries, last.last_failure
+            rng.bit_generator.state = last.rng
         saved, why = done, ""  # last iteration in a part; why later ones could not be written
 
-        def failures() -> int:
-            return failed_before + target.failures - failed_at_start
-
-        def retries() -> int:
-            return retried_before + target.retries - retried_at_start
-
-        def reason() -> str:
-            return target.objective.last_failure if target.failures > failed_at_start else last_failure
+        def tally() -> dict[str, Any]:
+            """Return the runs that failed, and that a second engine finished, those before a resumption included."""
+            failures, retries = target.failures - failures0, target.retries - retries0
+            reason = target.objective.last_failure if failures else before[2]
+            return {"failures": before[0] + failures, "retries": before[1] + retries, "last_failure": reason}
 
         def write() -> None:
             """Write a part; if that fails the chain continues, and the next part includes these rows."""
             nonlocal number, saved, why
             if folder is None:
                 return
-            generator = _plain(rng.bit_generator.state)
-            part = ChainPart(saved, done, rows.new(), kernel.arrays(state), generator, failures(), reason(), retries())
+            generator = _plain_values(rng.bit_generator.state)
+            part = ChainPart(saved, done, rows.unwritten(), kernel.arrays(state), generator, **tally())
             try:
-                folder.append(job.number, number, part)
+                folder.append(spec.number, number, part)
             except OSError as error:
                 if not why:
-                    logger.warning(_UNSAVED, job.number, saved, folder.path, error.strerror or error)
+                    logger.warning(_UNSAVED, spec.number, saved, folder.path, error.strerror or error)
                 why = str(error.strerror or error)
                 return
             number, saved, why, rows.written = number + 1, done, "", rows.n
@@ -267,8 +260,9 @@ class ChainTask:
             interrupted = True
         if report is not None:
             report(done)
-        trouble = f"The checkpoint of chain {job.number} ends at iteration {saved}: {why}." if why else ""
-        run = ChainRun(rows.all(), kernel.counts(state), done, failures(), retries(), reason(), interrupted, trouble)
+        error = f"The checkpoint of chain {spec.number} ends at iteration {saved}: {why}." if why else ""
+        counts = kernel.counts(state)
+        run = ChainRun(rows.table(), counts, done, interrupted=interrupted, checkpoint_error=error, **tally())
         if interrupted:
             raise Stopped(run)
         return run
@@ -288,89 +282,92 @@ def _restored(kernel: Kernel, part: ChainPart, rows: _Rows) -> Any:
     return state
 
 
-def settle(jobs: list[ChainSpec], folder: ChainJournal) -> tuple[list[int], list[str]]:
-    """Return how many iterations the checkpoint holds of every chain, and a message about discarded parts."""
+def recover_chains(specs: list[ChainSpec], folder: ChainJournal) -> tuple[list[int], list[str]]:
+    """Set unusable parts aside; return the iterations in the checkpoint of every chain, and messages."""
     done, notes = [], []
-    for job in jobs:
-        parts, why = folder.chain(job.number)
+    for spec in specs:
+        parts, why = folder.chain(spec.number)
         done.append(parts[-1].iteration if parts else 0)
         if why:
-            notes.append(folder.set_aside(job.number, len(parts), why))
+            notes.append(folder.set_aside(spec.number, len(parts), why))
             logger.warning(notes[-1])
     return done, notes
 
 
-def _plain(state: Any) -> Any:
+def _plain_values(state: Any) -> Any:
     """Return the state of a bit generator as plain values for JSON."""
     if isinstance(state, dict):
-        return {k: _plain(v) for k, v in state.items()}
+        return {k: _plain_values(v) for k, v in state.items()}
     if isinstance(state, np.ndarray):
         return state.tolist()
     return int(state) if isinstance(state, np.integer) else state
 
 
-def run_chains(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
+def run_chains(task: ChainTask, specs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
     """Return the chains.
 
     Raises
     ------
     ArgumentError
-        A chain refused an argument of the user.
+        An argument is invalid for a chain.
     KeyboardInterrupt
         Ctrl-C before any row was saved.
     """
-    if executor is None or (isinstance(executor, int) and 1 in (executor, len(jobs)) and executor is not True):
-        ran = _in_turn(work, jobs, progress)
+    if executor is None or (isinstance(executor, int) and 1 in (executor, len(specs)) and executor is not True):
+        ran = _in_turn(task, specs, progress)
     else:
-        ran = _spread(work, jobs, executor, progress)
-    found = [(number, run) for number, run in ran.found if len(run.rows["saved"])]
-    if not found:
+        ran = _spread(task, specs, executor, progress)
+    runs = [(number, run) for number, run in ran.runs if len(run.rows["saved"])]
+    if not runs:
         raise KeyboardInterrupt("before any row was saved")
-    return ran._replace(found=found, notes=[*ran.notes, *(run.trouble for _, run in found if run.trouble)])
+    errors = [run.checkpoint_error for _, run in runs if run.checkpoint_error]
+    return ran._replace(runs=runs, notes=[*ran.notes, *errors])
 
 
-def _in_turn(work: ChainTask, jobs: list[ChainSpec], progress: Any) -> Chains:
-    found: list[tuple[int, ChainRun]] = []
-    total = work.plan.niter * len(jobs)
+def _in_turn(task: ChainTask, specs: list[ChainSpec], progress: Any) -> Chains:
+    runs: list[tuple[int, ChainRun]] = []
+    total = task.plan.niter * len(specs)
     with Progress(progress, total, "iteration") as report:
-        for k, job in enumerate(jobs):
+        for k, spec in enumerate(specs):
             try:
-                found.append((job.number, work(job, report.after(k * work.plan.niter))))
+                runs.append((spec.number, task(spec, report.after(k * task.plan.niter))))
             except Stopped as stop:
-                found.append((job.number, stop.partial))
-                return Chains(found, [_interruption(work, job.number, stop.partial)], interrupted=True)
+                runs.append((spec.number, stop.partial))
+                return Chains(runs, [_interruption(task, spec.number, stop.partial)], interrupted=True)
             except KeyboardInterrupt:  # before the chain began
                 if not outermost():
                     raise
-                return Chains(found, [f"Interrupted before chain {job.number}."], interrupted=True)
-    return Chains(found, [])
+                return Chains(runs, [f"Interrupted before chain {spec.number}."], interrupted=True)
+    return Chains(runs, [])
 
 
-def _spread(work: ChainTask, jobs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
-    niter = work.plan.niter
+def _spread(task: ChainTask, specs: list[ChainSpec], executor: Any, progress: Any) -> Chains:
+    niter = task.plan.niter
     report = (lambda done, total: progress(done * niter, total * niter)) if callable(progress) else progress
-    runs = spread(work, jobs, executor=executor, progress=report, force=_takes_long(work, jobs), patience=_PATIENCE)
+    outcome = spread(
+        task, specs, executor=executor, progress=report, force=_is_worth_processes(task, specs), patience=_PATIENCE
+    )
     notes = []
-    failed: Any = runs.failures.itertuples()
+    failed: Any = outcome.failures.itertuples()
     for failure in failed:
         if failure.error in ("ArgumentError", "ParameterError", "DataError", "ModelError"):
             raise ArgumentError(str(failure.message))
-        notes.append(f"Chain {jobs[failure.run].number} is missing: {failure.error}: {failure.message}")
-    found = [(job.number, run) for job, run in zip(jobs, runs.results, strict=True) if run is not None]
-    if not found and not runs.interrupted:
+        notes.append(f"Chain {specs[failure.run].number} is missing: {failure.error}: {failure.message}")
+    runs = [(spec.number, run) for spec, run in zip(specs, outcome.results, strict=True) if run is not None]
+    if not runs and not outcome.interrupted:
         raise FmepyError(" ".join(notes))
-    notes += [_interruption(work, number, run) for number, run in found if run.interrupted]
-    return Chains(found, notes, runs.interrupted)
+    notes += [_interruption(task, number, run) for number, run in runs if run.interrupted]
+    return Chains(runs, notes, outcome.interrupted)
 
 
-def _interruption(work: ChainTask, number: int, run: ChainRun) -> str:
-    return f"Interrupted in chain {number} at iteration {run.iterations} of {work.plan.niter}."
+def _interruption(task: ChainTask, number: int, run: ChainRun) -> str:
+    return f"Interrupted in chain {number} at iteration {run.iterations} of {task.plan.niter}."
 
 
-def _takes_long(work: ChainTask, jobs: list[ChainSpec]) -> bool:
+def _is_worth_processes(task: ChainTask, specs: list[ChainSpec]) -> bool:
     """Tell whether a chain takes long enough for processes, judged by one evaluation near the start."""
-    theta = jobs[0].starts[0] * (1 + 1e-9)
+    theta = specs[0].starts[0] * (1 + 1e-9)
     began = time.perf_counter()
-    work.target.evaluate(theta)
+    task.target.evaluate(theta)
     spent = time.perf_counter() - began
-    return spent * work.plan.niter * work.kernel.n_member > _WORTH_PROCESSES
+    return spent * task.plan.niter * task.kernel.n_member > _WORTH_PROCESSES

@@ -45,8 +45,10 @@ _DRAWS = 99  # that a truth is ranked among: 100 ranks
 _BINS = (20, 10, 5, 4, 2)  # divisors of 100
 _LEAST = 5.0  # expected in a bin
 _RARE = 0.01
-_OWN = ("num", "simulate", "executor", "progress", "checkpoint")
-_WORDS = tuple(n for n in inspect.signature(modMCMC).parameters if n not in ("f", "p", "args", "kwargs", "checkpoint"))
+_OWN_ARGUMENTS = ("num", "simulate", "executor", "progress", "checkpoint")
+_CHAIN_ARGUMENTS = tuple(
+    n for n in inspect.signature(modMCMC).parameters if n not in ("f", "p", "args", "kwargs", "checkpoint")
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -84,7 +86,7 @@ class CalibrationCheck(Shown):
 
     @property
     def n_done(self) -> int:
-        """Replicates that came to their end."""
+        """Replicates that succeeded."""
         return int(self.ranks.notna().all(axis=1).sum())
 
     def summary(self, level: float = 0.9) -> pd.DataFrame:
@@ -97,8 +99,8 @@ class CalibrationCheck(Shown):
         level = between_0_and_1(level, "level")
         ranks = self.ranks.dropna()
         # of the ranks 0 .. L those that are as central as the level says
-        beside = 0.5 * (1 - level) * (self.n_draws + 1)
-        inside = (ranks + 0.5 > beside) & (ranks + 0.5 < self.n_draws + 1 - beside)
+        tail = 0.5 * (1 - level) * (self.n_draws + 1)
+        inside = (ranks + 0.5 > tail) & (ranks + 0.5 < self.n_draws + 1 - tail)
         return pd.DataFrame(
             {"p_value": [self._p_value(ranks[k]) for k in ranks], "coverage": inside.mean(), "level": level},
             index=ranks.columns,
@@ -129,7 +131,7 @@ class CalibrationCheck(Shown):
         return plot_calibration(self.ranks[names].dropna(), self.n_draws, self.bins(), axes=axes, **kwargs)
 
     def shown(self) -> list[str | Part]:
-        """Return how many replicates there were, the summary, and what is to be known."""
+        """Return the number of replicates, the summary, and the message."""
         n, L = self.n_done, self.n_draws
         head = f"Simulation-based calibration by {self.method}: {n} replicates, ranks among {L} draws"
         parts: list[str | Part] = ["; ".join([head, *counted_failures(self.failures)])]
@@ -140,18 +142,18 @@ class CalibrationCheck(Shown):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Replicate:
-    """One replicate; it travels to workers."""
+    """One replicate, as a task for workers."""
 
     cost: Any
     prior: Mapping[str, Any]
     simulate: Callable[[Any, np.random.Generator], Any]
     n_draws: int
-    words: Mapping[str, Any]
+    arguments: Mapping[str, Any]
 
     def __call__(self, theta: Vector, rng: np.random.Generator) -> dict[str, Vector]:
         truth = dict(zip(self.prior, map(float, theta), strict=True))
         cost = self.cost.replace(obs=self.simulate(truth, rng))
-        chain = modMCMC(cost, truth, prior=dict(self.prior), seed=rng, **self.words)
+        chain = modMCMC(cost, truth, prior=dict(self.prior), seed=rng, **self.arguments)
         draws = chain.pars[list(self.prior)].to_numpy()
         some = draws[np.linspace(0, len(draws) - 1, self.n_draws).round().astype(int)]
         ties = (some == theta).sum(axis=0)  # a chain that began at the truth may have stayed there
@@ -230,22 +232,21 @@ def simulation_based_calibration(
     check_choice(method, SAMPLERS, "method")
     prior = _by_parameter(cost, prior)
     names = list(prior)
-    for word in arguments:
-        if word in ("f", "p", "args", "kwargs"):
-            raise ArgumentError(f"`{word}` is set here: chains start at the truth, with the cost's data. Leave it out.")
-        if word not in _WORDS:
-            raise unknown_argument("simulation_based_calibration", word, [*_OWN, *_WORDS])
+    for name in arguments:
+        if name in ("f", "p", "args", "kwargs"):
+            raise ArgumentError(f"`{name}` is set here: chains start at the truth, with the cost's data. Leave it out.")
+        if name not in _CHAIN_ARGUMENTS:
+            raise unknown_argument("simulation_based_calibration", name, [*_OWN_ARGUMENTS, *_CHAIN_ARGUMENTS])
     draw = simulate if simulate is not None else getattr(cost, "simulate", None)
     if not callable(draw) or not hasattr(cost, "replace"):
         raise ArgumentError(
             f"A {type(cost).__name__} draws no data of its own. Give one SimulationCost or FimlofCost, or "
             "simulate=, a function (p, rng) that returns a table of data."
         )
-    kept = whole_number(arguments.get("niter", 1000), "niter", 1) - whole_number(
-        arguments.get("burninlength", 0), "burninlength", 0
-    )
-    n_draws = min(_DRAWS, max(kept, 1) * whole_number(arguments.get("chains", 1), "chains", 1))
-    work = _Replicate(cost, prior, draw, n_draws, {"method": method, **arguments})
+    burnin = whole_number(arguments.get("burninlength", 0), "burninlength", 0)
+    n_saved = max(whole_number(arguments.get("niter", 1000), "niter", 1) - burnin, 1)
+    n_draws = min(_DRAWS, n_saved * whole_number(arguments.get("chains", 1), "chains", 1))
+    task = _Replicate(cost, prior, draw, n_draws, {"method": method, **arguments})
     with resumable_tasks(checkpoint, "a simulation-based calibration", seed=seed) as tasks:
         truth = np.column_stack([np.asarray(d.rvs(size=num, random_state=tasks.rng)) for d in prior.values()])
         if (improper := ~np.isfinite(truth).all(axis=0)).any():
@@ -256,21 +257,21 @@ def simulation_based_calibration(
         question = {
             "parameters": names, "replicates": num, "method": method, "truths": truth, "draws": n_draws,
             "cost": repr(cost), "-2 log L at the cost's own values": _value(cost, names),
-            "simulate": _named(draw), "arguments": {k: _named(v) for k, v in arguments.items()},
+            "simulate": _as_text(draw), "arguments": {k: _as_text(v) for k, v in arguments.items()},
         }  # fmt: skip
-        runs = tasks.spread(work, list(truth), question=question, seeded=True, executor=executor, progress=progress)
+        runs = tasks.spread(task, list(truth), question=question, seeded=True, executor=executor, progress=progress)
     if not any(runs.ok) and not runs.interrupted:
         raise FmepyError(f"All {num} replicates failed. The first: {runs.failures['message'].iloc[0]}")
-    nothing = {"ranks": np.full(len(names), np.nan), "ess": np.full(len(names), np.nan)}
-    found = [nothing if run is None else run for run in runs.results]
-    ranks, ess = (pd.DataFrame([run[k] for run in found], columns=names) for k in ("ranks", "ess"))
+    failed = {"ranks": np.full(len(names), np.nan), "ess": np.full(len(names), np.nan)}
+    results = [failed if run is None else run for run in runs.results]
+    ranks, ess = (pd.DataFrame([run[k] for run in results], columns=names) for k in ("ranks", "ess"))
     truths = pd.DataFrame(truth, columns=names)
     check = CalibrationCheck(ranks, truths, ess, n_draws, runs.failures, method, runs.interrupted)
     return replace(check, message=" ".join([*tasks.notes, *_notes(check)]))
 
 
 def _value(cost: Any, names: list[str]) -> float | None:
-    """Return what tells a cost from one with other data or another noise; None where it has no value."""
+    """Return -2 log L at the cost's own values, which differs with other data or noise; None where it fails."""
     bound = cost.bind(names)
     try:
         return float(bound.minus2loglik(bound.theta0))
@@ -278,8 +279,8 @@ def _value(cost: Any, names: list[str]) -> float | None:
         return None
 
 
-def _named(value: Any) -> str:
-    """Return an argument as the question of a checkpoint holds it: a function by its name."""
+def _as_text(value: Any) -> str:
+    """Return an argument as text for the header of a checkpoint: a function by its name."""
     return str(getattr(value, "__qualname__", None) or repr(value))
 
 
@@ -305,7 +306,7 @@ def _by_parameter(cost: Any, prior: Any) -> dict[str, Any]:
 
 
 def _notes(check: CalibrationCheck) -> list[str]:
-    """Return what is to be said of ranks that are not uniform, and of chains that are too short."""
+    """Return messages about ranks that are not uniform, and chains that are too short."""
     notes = []
     if check.n_done and not check.interrupted:
         p = check.summary()["p_value"] * len(check.ranks.columns)  # the smallest of several

@@ -30,7 +30,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import isfinite, log
+from math import inf, isfinite, log
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +65,7 @@ def point_arrays(name: str, point: Point) -> dict[str, Any]:
 
 
 def point_of(name: str, arrays: Mapping[str, Any]) -> Point:
-    """Return the point that `point_arrays` was given."""
+    """Return the point that `point_arrays` turned into arrays."""
     prior, log_posterior = (float(v) for v in arrays[f"{name}_density"])
     return Point(arrays[f"{name}_theta"], arrays[f"{name}_SS"], prior, log_posterior)
 
@@ -77,7 +77,7 @@ class Variances:
     Attributes
     ----------
     labels : tuple of str
-        What `var0` called them, "" where it had no names.
+        Their names in `var0`, "" where it had no names.
     var0, n0, N : ndarray, shape (n_variance,)
         The prior variance, its weight as a number of data, the number of data.
     sampled : bool
@@ -107,7 +107,7 @@ class Variances:
 
 
 def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances | None:
-    """Return the variances that `var0`, `wvar0` and `n0` ask for; None without `var0`.
+    """Return the variances as `var0`, `wvar0` and `n0` define them; None without `var0`.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def variances(objective: Objective, var0: Any, wvar0: Any, n0: Any) -> Variances
             "`var0` is the variance of residuals, but `f` returns one number, -2 log L, with the variance in it. Leave "
             "`var0` out, or return the residuals."
         )
-    names, values = _named(var0, "var0")
+    names, values = _names_and_values(var0, "var0")
     groups = objective.group_names
     n_obs, n_group = objective.n_obs, max(len(groups), 1)
     if names is not None and groups and len(values) > 1:
@@ -185,10 +185,10 @@ def _warn_of_unit_errors(objective: Objective) -> None:
     A weight by the spread or the mean of the data ("std", "mean") makes variables comparable, and is no error.
     """
     observed = objective.data.observed
-    unsaid = objective.weights == 1 if observed is None else np.isnan(observed.errors)
-    if not unsaid.any():
+    is_unknown = objective.weights == 1 if observed is None else np.isnan(observed.errors)
+    if not is_unknown.any():
         return
-    names = list(dict.fromkeys(objective.names[i] for i in np.flatnonzero(unsaid)))
+    names = list(dict.fromkeys(objective.names[i] for i in np.flatnonzero(is_unknown)))
     of = f" of {listed(names)}" if names else ""
     warn(
         f"Nothing is known of the errors{of}, so the chain takes the standard deviation of the weighted residuals to "
@@ -197,45 +197,45 @@ def _warn_of_unit_errors(objective: Objective) -> None:
     )
 
 
-def _named(given: Any, argument: str) -> tuple[list[str] | None, Vector]:
+def _names_and_values(values: Any, argument: str) -> tuple[list[str] | None, Vector]:
     """Return the names, if there are any, and the values."""
-    if isinstance(given, pd.DataFrame):
+    if isinstance(values, pd.DataFrame):
         raise ArgumentError(f"`{argument}` is a table; a number, a sequence, or a Series or dict by name is needed.")
     try:
-        if isinstance(given, pd.Series):
-            unnamed = isinstance(given.index, pd.RangeIndex)
-            return None if unnamed else [str(k) for k in given.index], given.to_numpy(dtype=float, copy=True)
-        if isinstance(given, Mapping):
-            return [str(k) for k in given], np.array([float(v) for v in given.values()])
-        items = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        if isinstance(values, pd.Series):
+            unnamed = isinstance(values.index, pd.RangeIndex)
+            return None if unnamed else [str(k) for k in values.index], values.to_numpy(dtype=float, copy=True)
+        if isinstance(values, Mapping):
+            return [str(k) for k in values], np.array([float(v) for v in values.values()])
+        items = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else [values]
         return None, np.array([float(v) for v in items])
     except (TypeError, ValueError, OverflowError):
-        raise ArgumentError(f"`{argument}` must hold numbers; got {given!r}.") from None
+        raise ArgumentError(f"`{argument}` must hold numbers; got {values!r}.") from None
 
 
 def _by_name(names: Sequence[str], values: Vector, wanted: Sequence[str], argument: str) -> Vector:
     """Return values in the order of `wanted`; a repeated name is matched by order."""
-    left = list(zip(names, values, strict=True))
+    remaining = list(zip(names, values, strict=True))
     out = []
     for name in wanted:
-        place = next((i for i, (have, _) in enumerate(left) if have == name), None)
+        place = next((i for i, (have, _) in enumerate(remaining) if have == name), None)
         if place is None:
             raise ArgumentError(
                 f"`{argument}` has {listed(names)}, the cost has the variables {listed(wanted)}: nothing is left for "
                 f"{name!r}. Give one value for each."
             )
-        out.append(left.pop(place)[1])
-    if left:
+        out.append(remaining.pop(place)[1])
+    if remaining:
         raise ArgumentError(
-            f"`{argument}` has more than the variables {listed(wanted)} of the cost: {listed(k for k, _ in left)}."
+            f"`{argument}` has more than the variables {listed(wanted)} of the cost: {listed(k for k, _ in remaining)}."
         )
     return np.array(out)
 
 
-def _weights(given: Any, argument: str, labels: tuple[str, ...]) -> Vector | None:
-    if given is None:
+def _weights(weights: Any, argument: str, labels: tuple[str, ...]) -> Vector | None:
+    if weights is None:
         return None
-    names, values = _named(given, argument)
+    names, values = _names_and_values(weights, argument)
     if names is not None and any(labels) and len(values) > 1:
         values = _by_name(names, values, labels, argument)
     if len(values) not in (1, len(labels)):
@@ -276,8 +276,7 @@ class Target:
         self.names = objective.parameter_names
         self.n_par = len(self.names)
         self.bounded = bool(np.isfinite(lower).any() or np.isfinite(upper).any())
-        self.prior = None if prior is None else prior.minus2log
-        self.known_prior = prior
+        self.prior = prior
         self.sampled = variances is not None and variances.sampled
         self.precision0: Vector = np.ones(1) if variances is None else 1.0 / variances.var0
         self.variance0: Vector = 1.0 / self.precision0
@@ -296,7 +295,7 @@ class Target:
         """Runs so far that a second engine finished."""
         return int(self.objective.retries)
 
-    def judged_by(self, objective: Objective, theta: Vector) -> float:
+    def minus2log_by(self, objective: Objective, theta: Vector) -> float:
         """Return -2 log posterior at theta without the prior, with another objective for the same data."""
         return -2.0 * self.log_posterior(_squares(objective, self.variances)[0](_value(objective, theta)), 0.0)
 
@@ -304,29 +303,37 @@ class Target:
         """Tell whether theta lies inside the bounds."""
         return not self.bounded or bool((theta >= self.lower).all() and (theta <= self.upper).all())
 
-    def evaluate(self, theta: Vector) -> Point | None:
-        """Return the point at theta, None where the density is zero: outside the bounds, or a failed run."""
+    def minus2log_prior(self, theta: Vector) -> float:
+        """Return -2 log prior density, infinite outside the bounds."""
         if not self.inside(theta):
-            return None
-        prior = 0.0 if self.prior is None else self.prior(theta)
-        if not -np.inf < prior < np.inf:
-            return None
-        try:
-            SS = self._squares(_value(self.objective, theta))
-        except SimulationError:
-            return None
+            return inf
+        return 0.0 if self.prior is None else self.prior.minus2log(theta)
+
+    def _point(self, theta: Vector, value: Any, prior: float) -> Point | None:
+        """Return the point where the objective has a value, None where the density is zero."""
+        SS = self._squares(value)
         log_posterior = self.log_posterior(SS, prior)
         return Point(theta, SS, prior, log_posterior) if isfinite(log_posterior) else None
+
+    def evaluate(self, theta: Vector) -> Point | None:
+        """Return the point at theta, None where the density is zero: outside the bounds, or a failed run."""
+        prior = self.minus2log_prior(theta)
+        if not isfinite(prior):
+            return None
+        try:
+            return self._point(theta, _value(self.objective, theta), prior)
+        except SimulationError:
+            return None
 
     @cached_property
     def support(self) -> tuple[Vector, Vector]:
         """The bounds, narrowed to the support of the prior."""
-        if self.known_prior is None:
+        if self.prior is None:
             return self.lower, self.upper
-        return self.known_prior.narrowed(self.lower, self.upper, self.names)
+        return self.prior.narrowed(self.lower, self.upper, self.names)
 
-    def need_gradient(self, method: str) -> None:
-        """Raise an ArgumentError where there is no gradient of the posterior; warn where it is made of differences."""
+    def check_gradient(self, method: str) -> None:
+        """Raise an ArgumentError where the posterior has no gradient; warn where it is one of differences."""
         f = self.objective
         if f.has_score or f.has_gradient or f.has_jacobian:
             return
@@ -342,62 +349,56 @@ class Target:
         )
 
     def evaluate_with_gradient(self, theta: Vector) -> tuple[Point, Vector] | None:
-        """Return what is known at theta and the gradient of the log posterior; None where the density is zero.
+        """Return the point at theta and the gradient of the log posterior; None where the density is zero.
 
         ::
 
             d log posterior / dtheta = sum_k dlog/dSS_k dSS_k/dtheta - (d prior / dtheta) / 2
             dlog/dSS_k = -1 / (2 var_k), or with sampled variances -(n0_k + N_k) / (2 (n0_k var0_k + SS_k))
         """
-        if not self.inside(theta):
-            return None
-        prior, slope_of_prior = self._prior_with_slope(theta)
-        if not -np.inf < prior < np.inf:
+        prior = self.minus2log_prior(theta)
+        if not isfinite(prior):
             return None
         f = self.objective
         try:
             value, pull = f.with_pull(theta)
-            SS = self._squares(value)
-            log_posterior = self.log_posterior(SS, prior)
-            if not isfinite(log_posterior):
+            if (point := self._point(theta, value, prior)) is None:
                 return None
             w = -0.5 * self.precision0
             if self.sampled:
-                w = -np.asarray(self._shape) / np.maximum(np.asarray(self._prior_squares) + SS, _TINY)
+                w = -np.asarray(self._shape) / np.maximum(np.asarray(self._prior_squares) + point.SS, _TINY)
             gradient = pull(w[0]) if f.is_scalar else 2.0 * pull(self._of_datum(w) * value)
-        except SimulationError:  # also of the way back
+        except SimulationError:  # the gradient can fail, too
             return None
-        return Point(theta, SS, prior, log_posterior), gradient - 0.5 * slope_of_prior
+        return point, gradient - 0.5 * self._slope_of_prior(theta)
 
-    def _prior_with_slope(self, theta: Vector) -> tuple[float, Vector]:
-        """Return -2 log prior and its derivatives; of a function of all parameters by differences."""
-        prior = self.known_prior
+    def _slope_of_prior(self, theta: Vector) -> Vector:
+        """Return the derivatives of -2 log prior; of a function of all parameters by differences."""
+        prior = self.prior
         if prior is None:
-            return 0.0, np.zeros(theta.size)
+            return np.zeros(theta.size)
         if prior.parts is not None:
-            return prior.minus2log(theta), prior.slope(theta)
+            return prior.slope(theta)
         steps = _STEP * np.maximum(np.abs(theta), 1e-3)
-        columns = central_differences(lambda q: np.array([prior.minus2log(q)]), theta, steps, self.support)
-        return prior.minus2log(theta), np.asarray(columns)[0]
+        rows = central_differences(lambda q: np.array([prior.minus2log(q)]), theta, steps, self.support)
+        return np.asarray(rows)[0]  # type: ignore[no-any-return]
 
     def evaluate_many(self, Theta: Matrix) -> list[Point | None]:
-        """Return what `evaluate` does at many theta, whose runs go together where they can."""
+        """Return what `evaluate` returns, at many theta; they are run together where that is possible."""
         out: list[Point | None] = [None] * len(Theta)
-        priors = [0.0 if self.prior is None else self.prior(t) if self.inside(t) else np.inf for t in Theta]
-        asked = [i for i, t in enumerate(Theta) if self.inside(t) and -np.inf < priors[i] < np.inf]
-        found = self.objective.evaluate_many(Theta[asked]) if asked else []
-        for i, value in zip(asked, found, strict=True):
+        priors = [self.minus2log_prior(theta) for theta in Theta]
+        possible = [i for i, prior in enumerate(priors) if isfinite(prior)]
+        values = self.objective.evaluate_many(Theta[possible]) if possible else []
+        for i, value in zip(possible, values, strict=True):
             if value is not None:
-                SS = self._squares(value)
-                log_posterior = self.log_posterior(SS, priors[i])
-                out[i] = Point(Theta[i].copy(), SS, priors[i], log_posterior) if isfinite(log_posterior) else None
+                out[i] = self._point(Theta[i].copy(), value, priors[i])
         return out
 
     def why_impossible(self, theta: Vector) -> str:
         """Return why the density at theta is zero, in a sentence."""
         if not self.inside(theta):
             return "it lies outside the bounds."
-        if self.prior is not None and not isfinite(self.prior(theta)):
+        if not isfinite(self.minus2log_prior(theta)):
             return "the prior excludes it."
         try:
             SS = self._squares(_value(self.objective, theta))
@@ -445,7 +446,7 @@ def _squares(
         return lambda r: np.array([r @ r + constant]), lambda w: np.full(objective.n_obs, w[0])
     if variances.grouping == "datum":
         return lambda r: r**2, lambda w: w
-    # one product sums the squares of every group: a chain asks thousands of times
+    # one product sums the squares of every group: it is called thousands of times in a chain
     sums = np.zeros((len(variances.var0), objective.n_obs))
     groups = 0 if variances.grouping == "pooled" else objective.groups
     sums[groups, np.arange(objective.n_obs)] = 1.0 / objective.weights**2

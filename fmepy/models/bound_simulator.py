@@ -42,8 +42,8 @@ class Simulator(OfRuns):
     theta0 : ndarray, shape (n_par,)
         Their start values.
     parameters : Parameters
-        All that a user's function receives (varied and fixed), or all of a fmepy model; ``parameters.given(full)`` is
-        what the function gets.
+        All that a user's function receives (varied and fixed), or all of a fmepy model; the function gets
+        ``parameters.for_user(full)``.
     var_names : tuple of str, length n_var
         The variables, the columns of `run`.
     x : ndarray, shape (n_x,)

@@ -18,9 +18,9 @@ import numpy as np
 import pandas as pd
 
 from fmepy.errors import ArgumentError, listed
-from fmepy.montecarlo.ensemble import Ran, prepare
+from fmepy.montecarlo.ensemble import prepare
 from fmepy.montecarlo.ranges import RangeSummary, summarise
-from fmepy.montecarlo.summaries import counted_runs, statistics
+from fmepy.montecarlo.summaries import completed, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
@@ -115,7 +115,7 @@ class ModCRL(Framed):
         return plot_histograms(self.frame[columns], axes=axes, **kwargs)
 
 
-@interruptible(Ran.told)
+@interruptible(completed)
 def modCRL(
     func: Any,
     parms: UserParameters = None,

@@ -1,7 +1,7 @@
-"""Many runs of one model: which parameter sets, and what they gave. What sensRange and modCRL share.
+"""Many runs of one model: the parameter sets and their outputs, shared by sensRange, modCRL and scenarios.
 
 Sets are run through `fmepy.parallel.run_many`, whose batches, order and failures hold here too. A set equal to the one
-before (the rejected step of a chain) is not run again. Of every run only the asked-for variables travel back.
+before (the rejected step of a chain) is not run again. Workers return the requested variables only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmepy.parallel.resumable import ResumableTasks
 from fmepy.parallel.runs import INTERRUPTED
 from fmepy.parameters.entities import check_not_local
 from fmepy.parameters.named import generated_names, is_fit
-from fmepy.parameters.scales import check_scale, foreign_columns, sampled, scale_taken
+from fmepy.parameters.scales import check_scale, expected_scale, foreign_columns, mark_sampled
 from fmepy.tables.columns import as_table, finite_numbers
 from fmepy.types import Cube, IntVector, Matrix, Seed, UserParameters, Vector
 
@@ -51,9 +51,9 @@ class ParameterSets:
     table : DataFrame, shape (num, n_par)
         One set per row, labelled as the user's table was.
     pset : ndarray of int, shape (num,)
-        Rows of the user's table that were taken; 0, 1, ... for drawn sets.
+        Rows of the user's table that were chosen; 0, 1, ... for drawn sets.
     start : Series
-        The point that stands for the sets where the user gave no `parms`.
+        The parameters of the first run where the user gave no `parms`.
     """
 
     table: pd.DataFrame
@@ -77,17 +77,17 @@ def parameter_sets(
     """
     num = whole_number(num, "num", 1)
     if parInput is not None:
-        _refuse("`parInput` holds the sets themselves", parRange=parRange, parMean=parMean, parCovar=parCovar)
-        return _chosen(_input_table(draws_of(parInput)), num, rng)
+        _refuse_unused("`parInput` holds the sets themselves", parRange=parRange, parMean=parMean, parCovar=parCovar)
+        return _choose_rows(_input_table(draws_of(parInput)), num, rng)
     check_choice(dist, DISTRIBUTIONS, "dist")
     if dist == "norm":
-        _need(parMean, "parMean", dist)
-        _need(parCovar, "parCovar", dist)
+        _require(parMean, "parMean", dist)
+        _require(parCovar, "parCovar", dist)
         start, _ = as_mean_and_covariance(parMean, parCovar)
         table = Norm(parMean, parCovar, parRange, num=num, seed=rng)
     else:
-        _refuse(f"dist={dist!r} draws from `parRange`", parMean=parMean, parCovar=parCovar)
-        _need(parRange, "parRange", dist)
+        _refuse_unused(f"dist={dist!r} draws from `parRange`", parMean=parMean, parCovar=parCovar)
+        _require(parRange, "parRange", dist)
         start = as_ranges(parRange).middle
         if dist == "grid":
             table = Grid(parRange, num)
@@ -100,8 +100,8 @@ def parameter_sets(
 def draws_of(parInput: Any, num: int = 0, rng: np.random.Generator | None = None) -> Any:
     """Return the draws of a chain, `num` draws of a fit's normal distribution inside its bounds, or the user's table.
 
-    What a fit gives no variance, such as a parameter on a bound, stays at its estimate. Its noise is
-    not of a model, as that of a chain.
+    A parameter without a variance, such as one on a bound, stays at its estimate. Noise parameters of a fit, as of a
+    chain, are marked as not of the model.
     """
     if is_fit(parInput):
         if parInput.cov_scaled is None:
@@ -112,13 +112,13 @@ def draws_of(parInput: Any, num: int = 0, rng: np.random.Generator | None = None
             raise ParameterError("`parInput` is a fit whose covariance is not known: no parameter would vary.")
         box = pd.DataFrame(np.column_stack(parInput.bounds), par.index, ["min", "max"]).loc[free]
         draws = Norm(par[free], C.loc[free, free], box, num=whole_number(num, "num", 1), seed=rng)
-        return sampled(draws.assign(**{k: par[k] for k in par.index if k not in free})[list(par.index)])
+        return mark_sampled(draws.assign(**{k: par[k] for k in par.index if k not in free})[list(par.index)])
     pars = getattr(parInput, "pars", None)
     return pars if isinstance(pars, pd.DataFrame) else parInput
 
 
-def of_model(sets: ParameterSets, func: Any, parInput: Any) -> ParameterSets:
-    """Return the sets without the columns that belong to the cost that a chain sampled, and not to the model."""
+def for_model(sets: ParameterSets, func: Any, parInput: Any) -> ParameterSets:
+    """Return the sets without the columns of parameters of the sampled cost that the model does not have."""
     if not is_ours(func):
         return sets
     columns = list(sets.table.columns)
@@ -128,12 +128,12 @@ def of_model(sets: ParameterSets, func: Any, parInput: Any) -> ParameterSets:
     return replace(sets, table=sets.table[own], start=sets.start[own]) if own and foreign else sets
 
 
-def _refuse(why: str, **unused: Any) -> None:
-    if given := [k for k, v in unused.items() if v is not None]:
-        raise ParameterError(f"{why}: {', '.join(given)} would not count. Leave out one or the other.")
+def _refuse_unused(why: str, **unused: Any) -> None:
+    if names := [k for k, v in unused.items() if v is not None]:
+        raise ParameterError(f"{why}: {', '.join(names)} would not count. Leave out one or the other.")
 
 
-def _need(value: Any, argument: str, dist: str) -> None:
+def _require(value: Any, argument: str, dist: str) -> None:
     if value is None:
         others = {"parRange": "dist='norm' takes parMean and parCovar instead", "parMean": "give the means by name"}
         raise ParameterError(
@@ -164,7 +164,7 @@ def _input_table(parInput: Any) -> pd.DataFrame:
         raise ParameterError(str(error)) from None
 
 
-def _chosen(table: pd.DataFrame, num: int, rng: np.random.Generator) -> ParameterSets:
+def _choose_rows(table: pd.DataFrame, num: int, rng: np.random.Generator) -> ParameterSets:
     """Return `num` rows drawn without replacement, in the order of the table; all of them if there are no more."""
     rows = np.arange(len(table), dtype=np.intp)
     if len(table) > num:
@@ -175,18 +175,12 @@ def _chosen(table: pd.DataFrame, num: int, rng: np.random.Generator) -> Paramete
 # --- the runs
 
 
-class Ran(NamedTuple):
-    """How the runs of an ensemble went: the table of failures, whether Ctrl-C ended them, what ran the model."""
+class Status(NamedTuple):
+    """Status of the runs of an ensemble: the table of failures, whether Ctrl-C ended them, the engine of the model."""
 
     failures: pd.DataFrame
     interrupted: bool
     engine: str
-
-    @staticmethod
-    def told(result: Any) -> str:
-        """Return how much of an ensemble there is, for the warning that it was interrupted."""
-        undone = int((result.failures["error"] == INTERRUPTED[0]).sum())
-        return f"{len(result.pars) - undone} of {len(result.pars)} sets were run, the others are NaN."
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,7 +191,7 @@ class Ensemble:
     ----------
     simulator : Simulator
     places : ndarray of int, shape (n_var,)
-        Columns of the simulator's output that are asked for.
+        Columns of the simulator's output that are requested.
     sets : ParameterSets
     """
 
@@ -215,44 +209,45 @@ class Ensemble:
         """Numbers per run: variables times values of x."""
         return len(self.places) * len(self.simulator.x)
 
-    def run(self, executor: Any, progress: Any, tasks: ResumableTasks | None = None) -> tuple[Cube, Ran]:
+    def run(self, executor: Any, progress: Any, tasks: ResumableTasks | None = None) -> tuple[Cube, Status]:
         """Return the values, shape (num, n_var, n_x), NaN where a run failed, and how the runs went."""
         (ran,) = run_together([self], executor, progress, tasks)
         return ran
 
-    def stream(self, take: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> Ran:
-        """Run `rows` sets at a time; hand their values, shape (n, n_output), to `take` and forget them.
+    def stream(self, write: Callable[[Matrix], None], rows: int, executor: Any, progress: Any) -> Status:
+        """Run `rows` sets at a time; hand their values, shape (n, n_output), to `write` and drop them.
 
         NaN stands where a run failed.
         """
         executor = as_executor(executor)
-        thetas, source = self._distinct()
+        thetas, source = self._distinct_sets()
         one = ChosenOutputs(self.simulator, self.places)
         failed: dict[int, tuple[str, str]] = {}
         stopped = False
-        with Progress(progress, len(thetas)) as told:
+        with Progress(progress, len(thetas)) as report:
             for begin, end, where, force in _chunks(thetas, rows, executor, timed=one.many is None):
                 if stopped:  # after Ctrl-C nothing more is started
                     failed.update(dict.fromkeys(range(begin, end), INTERRUPTED))
                     values = np.full((end - begin, self.n_output), np.nan)
                 else:
-                    runs = spread(one, list(thetas[begin:end]), executor=where, progress=told.after(begin), force=force)
+                    after = report.after(begin)
+                    runs = spread(one, list(thetas[begin:end]), executor=where, progress=after, force=force)
                     stopped = runs.interrupted
-                    failed.update({begin + k: why for k, why in _failed(runs).items()})
-                    values = self._stacked(runs.results).reshape(end - begin, -1)
+                    failed.update({begin + k: why for k, why in _reasons(runs).items()})
+                    values = self._stack(runs.results).reshape(end - begin, -1)
                 if len(thetas) < len(source):
                     values = values[source[np.searchsorted(source, begin) : np.searchsorted(source, end)] - begin]
-                take(values)
-        return Ran(self._failures(failed, source), stopped, self.simulator.engine)
+                write(values)
+        return Status(self._failures(failed, source), stopped, self.simulator.engine)
 
-    def _distinct(self) -> tuple[Matrix, IntVector]:
+    def _distinct_sets(self) -> tuple[Matrix, IntVector]:
         """Return the sets that differ from the one before, and for every set the number of its run."""
         thetas = self.sets.table.to_numpy(dtype=float)
         new = np.ones(len(thetas), dtype=bool)
         new[1:] = (thetas[1:] != thetas[:-1]).any(axis=1)
         return thetas[new], (np.cumsum(new) - 1).astype(np.intp)
 
-    def _stacked(self, results: Sequence[Any]) -> Cube:
+    def _stack(self, results: Sequence[Any]) -> Cube:
         values = np.full((len(results), len(self.places), len(self.simulator.x)), np.nan)
         for i, result in enumerate(results):
             if result is not None:
@@ -276,7 +271,7 @@ class Ensemble:
 
 
 class _RunOfOneOf:
-    """A run of one of several models: its number, and theta."""
+    """A task for workers: a run of one of several models, by number, at theta."""
 
     def __init__(self, runs: Sequence[ChosenOutputs]) -> None:
         self.runs = runs
@@ -291,7 +286,7 @@ class _RunOfOneOf:
         for model in dict.fromkeys(m for m, _ in items):
             places = [i for i, (m, _) in enumerate(items) if m == model]
             together = self.runs[model].many
-            assert together is not None, "asked for"
+            assert together is not None, "checked in __init__"
             for i, outcome in zip(places, together([items[i][1] for i in places]), strict=True):
                 out[i] = outcome
         return out
@@ -300,12 +295,12 @@ class _RunOfOneOf:
         return _RunOfOneOf, (self.runs,)
 
 
-def _question(ensembles: Sequence[Ensemble], run: Any, first: Any) -> dict[str, Any]:
+def _fingerprint(ensembles: Sequence[Ensemble], run: Any, first: Any) -> dict[str, Any]:
     """Return the fingerprint of an ensemble: the model, the parameter sets, and the result of the first."""
     try:
-        found: Any = run(first).sum(axis=1)
+        result: Any = run(first).sum(axis=1)
     except (Exception, SystemExit) as error:  # of a user's model, whatever it does
-        found = type(error).__name__
+        result = type(error).__name__
     e = ensembles[0]
     sets = hashlib.sha256(b"".join(e.sets.table.to_numpy(dtype=float).tobytes() for e in ensembles))
     return {
@@ -313,18 +308,18 @@ def _question(ensembles: Sequence[Ensemble], run: Any, first: Any) -> dict[str, 
         "variables": list(e.var),
         "number of points": len(e.simulator.x),
         "digest of the parameter sets": sets.hexdigest(),
-        "first run": found,
+        "first run": result,
     }
 
 
 def run_together(
     ensembles: Sequence[Ensemble], executor: Any, progress: Any, tasks: ResumableTasks | None = None
-) -> list[tuple[Cube, Ran]]:
-    """Return what `Ensemble.run` does, of several whose runs are spread as those of one."""
-    # models that are shared travel once
+) -> list[tuple[Cube, Status]]:
+    """Return the values and the status of several ensembles, run as one; see `Ensemble.run`."""
+    # shared models are sent to workers once
     ones = {id(e.simulator): ChosenOutputs(e.simulator, e.places) for e in ensembles}
     places = {key: k for k, key in enumerate(ones)}
-    parts = [e._distinct() for e in ensembles]
+    parts = [e._distinct_sets() for e in ensembles]
     if len(ones) == 1:
         run: Any = next(iter(ones.values()))
         items: list[Any] = [theta for thetas, _ in parts for theta in thetas]
@@ -335,22 +330,22 @@ def run_together(
     if tasks is None or tasks.folder is None:
         runs = spread(run, items, executor=executor, progress=progress)
     else:
-        question = _question(ensembles, run, items[0])
+        question = _fingerprint(ensembles, run, items[0])
         runs = tasks.spread(run, items, question=question, executor=executor, progress=progress)
-    failed, begin, out = _failed(runs), 0, []
+    failed, begin, out = _reasons(runs), 0, []
     for e, (thetas, source) in zip(ensembles, parts, strict=True):
         end = begin + len(thetas)
         own = {i - begin: why for i, why in failed.items() if begin <= i < end}
-        values = e._stacked(runs.results[begin:end])
+        values = e._stack(runs.results[begin:end])
         if len(thetas) < len(source):
             values = values[source]
-        out.append((values, Ran(e._failures(own, source), runs.interrupted, e.simulator.engine)))
+        out.append((values, Status(e._failures(own, source), runs.interrupted, e.simulator.engine)))
         begin = end
     return out
 
 
-def _failed(runs: Runs) -> dict[int, tuple[str, str]]:
-    """Return the name of the error and the message, by number of the run."""
+def _reasons(runs: Runs) -> dict[int, tuple[str, str]]:
+    """Return the error and the message of failed runs, by number of the run."""
     table = runs.failures
     return {int(i): (e, m) for i, e, m in zip(table["run"], table["error"], table["message"], strict=True)}
 
@@ -392,9 +387,9 @@ def prepare(
     """
     rng = as_rng(seed)
     parInput = draws_of(parInput, num, rng)
-    sets = of_model(parameter_sets(dist, parInput, parRange, parMean, parCovar, num, rng), func, parInput)
-    taken = scale_taken(func, sets.table.columns)
-    check_scale(sets.table if parInput is None else parInput, taken, "parMean" if parInput is None else "parInput")
+    sets = for_model(parameter_sets(dist, parInput, parRange, parMean, parCovar, num, rng), func, parInput)
+    expected = expected_scale(func, sets.table.columns)
+    check_scale(sets.table if parInput is None else parInput, expected, "parMean" if parInput is None else "parInput")
     start = sets.start if parms is None and not is_ours(func) else parms
     argument = "parInput" if parInput is not None else "parMean" if dist == "norm" else "parRange"
     varied = list(sets.table.columns)

@@ -13,7 +13,7 @@ from fmepy.errors import ArgumentError, ParameterError, check_choice
 from fmepy.montecarlo.samplers import as_ranges
 from fmepy.parameters.covariance import as_covariance, labels_of
 from fmepy.parameters.named import as_parameters, check_names
-from fmepy.parameters.scales import check_scale, marked, scale_of
+from fmepy.parameters.scales import check_scale, mark, scale_of
 from fmepy.types import Matrix, Seed, Vector
 from fmepy.vocabulary import own_words
 
@@ -50,10 +50,10 @@ def Norm(
     Raises
     ------
     ParameterError
-        A covariance that is not symmetric or not positive definite (the message tells the eigenvalue), shapes that do
+        A covariance that is not symmetric or not positive definite (the message has the eigenvalue), shapes that do
         not agree, a range of an unknown parameter.
     ArgumentError
-        The box holds so little of the distribution that draws within it cannot be had (the message tells the rate);
+        The box holds so little of the distribution that draws within it cannot be had (the message has the rate);
         ``num < 1``.
 
     Notes
@@ -85,35 +85,36 @@ def Norm(
         low[places], high[places] = ranges.low, ranges.high
     chol_C: Matrix = np.linalg.cholesky(C).astype(float)
     rng = as_rng(seed)
-    of_mean = scale_of(parMean)
-    check_scale(parCovar, of_mean, "parCovar")  # they must not contradict each other
-    kinds = {**scale_of(parCovar), **of_mean} or None
+    mean_scale = scale_of(parMean)
+    check_scale(parCovar, mean_scale, "parCovar")  # they must not contradict each other
+    kinds = {**scale_of(parCovar), **mean_scale} or None
     centre = mean.to_numpy(dtype=float)
-    if outside == "clamp" or parRange is None:
-        draws = centre + rng.standard_normal((num, len(names))) @ chol_C.T
-        return marked(pd.DataFrame(np.clip(draws, low, high), columns=names), kinds)
-    return marked(pd.DataFrame(_truncated(centre, chol_C, low, high, num, rng), columns=names), kinds)
+    if outside == "truncate" and parRange is not None:
+        draws = _truncated(centre, chol_C, low, high, num, rng)
+    else:
+        draws = np.clip(centre + rng.standard_normal((num, len(names))) @ chol_C.T, low, high)
+    return mark(pd.DataFrame(draws, columns=names), kinds)
 
 
 def _truncated(mean: Vector, chol_C: Matrix, low: Vector, high: Vector, num: int, rng: np.random.Generator) -> Matrix:
     """Return `num` normal draws within a box, by rejection."""
-    kept: list[Matrix] = []
+    batches: list[Matrix] = []
     accepted = drawn = 0
     while accepted < num:
         rate = max(accepted, 1) / max(drawn, 1)
         n = int(min(max(1.2 * (num - accepted) / rate, 64), _BATCH))
         draws = mean + rng.standard_normal((n, len(mean))) @ chol_C.T
         inside = draws[((draws >= low) & (draws <= high)).all(axis=1)]
-        kept.append(inside)
+        batches.append(inside)
         accepted, drawn = accepted + len(inside), drawn + n
         if drawn >= _MOST_DRAWS and accepted < num:
-            rate_told = f"{accepted / drawn:.2g}" if accepted else f"below {1 / drawn:.1g}"
+            rate_text = f"{accepted / drawn:.2g}" if accepted else f"below {1 / drawn:.1g}"
             raise ArgumentError(
                 f"`parRange` holds too little of the normal distribution: of {drawn:,} draws {accepted:,} fell within "
-                f"it (acceptance rate {rate_told}), and {num:,} are needed. Widen the ranges, check the mean "
+                f"it (acceptance rate {rate_text}), and {num:,} are needed. Widen the ranges, check the mean "
                 f"{np.round(mean, 6).tolist()}, or use outside='clamp' or Unif."
             )
-    return np.concatenate(kept)[:num]
+    return np.concatenate(batches)[:num]
 
 
 def as_mean_and_covariance(parMean: Any, parCovar: Any) -> tuple[pd.Series, Matrix]:

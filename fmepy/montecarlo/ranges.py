@@ -22,11 +22,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fmepy.checks import as_rng
+from fmepy.checks import as_numbers, as_rng
 from fmepy.costs.noise import places_of_variances
 from fmepy.errors import ArgumentError, check_choice, listed
-from fmepy.montecarlo.ensemble import Ensemble, Ran, output_names, prepare
-from fmepy.montecarlo.summaries import STATISTICS, Scratch, checked_variances, column_groups, counted_runs, statistics
+from fmepy.montecarlo.ensemble import Ensemble, Status, output_names, prepare
+from fmepy.montecarlo.summaries import STATISTICS, Scratch, column_groups, completed, counted_runs, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parameters.named import check_names
@@ -174,9 +174,9 @@ class SensRange(Framed):
 
     def shown(self) -> list[str | Part]:
         """Return the description of the runs, and their table."""
-        dropped = "; only their summary was kept" if self._summary is not None else ""
+        note = "; only their summary was kept" if self._summary is not None else ""
         return [
-            f"{counted_runs(self)}: {self.kind} of {', '.join(profiles_among(self.var, self.cells))}{dropped}",
+            f"{counted_runs(self)}: {self.kind} of {', '.join(profiles_among(self.var, self.cells))}{note}",
             long_table(self.frame),
         ]
 
@@ -240,8 +240,12 @@ class SensRange(Framed):
         values = self.values.copy()
         for j, name in enumerate(self.var):
             if name in variances:
-                sd = np.sqrt(variances[name])[:, np.newaxis]
-                values[:, j] += sd * rng.standard_normal(values[:, j].shape)
+                s2 = variances[name]
+                if (bad := ~(np.isfinite(s2) & (s2 >= 0))).any():
+                    raise ArgumentError(
+                        f"`var`: the variance of {name!r} is {s2[bad][0]:g}; it must be a finite number, at least 0."
+                    )
+                values[:, j] += np.sqrt(s2)[:, np.newaxis] * rng.standard_normal(values[:, j].shape)
         return replace(
             self,
             frame=_frame(self.pars, values, self.var, self.x),
@@ -259,17 +263,16 @@ class SensRange(Framed):
             return self._sampled_variances(var, rng)
         if isinstance(var, (Mapping, pd.Series)):
             known = list(dict.fromkeys([*profiles_among(self.var, self.cells), *self.var]))
-            found = check_names(list(var.keys()), known, argument="var", what="variable")
-            by_name = zip(found, (value for _, value in var.items()), strict=True)
-            given = {k: value for name, value in by_name for k in cells_of(name, self.var) or [name]}
+            names = check_names(list(var.keys()), known, argument="var", what="variable")
+            by_name = zip(names, (value for _, value in var.items()), strict=True)
+            values = {k: value for name, value in by_name for k in cells_of(name, self.var) or [name]}
         else:
-            given = dict.fromkeys(self.var, var)
-        out = {k: np.full(n, _number(v, k)) for k, v in given.items()}
-        return checked_variances(out)
+            values = dict.fromkeys(self.var, var)
+        return {k: np.full(n, _number(v, k)) for k, v in values.items()}
 
     def _sampled_variances(self, table: pd.DataFrame, rng: np.random.Generator) -> dict[str, Vector]:
         columns = [str(c) for c in table.columns]
-        values = table.to_numpy(dtype=float)
+        values = as_numbers(table, "var")
         cells = self.cells or {}
         of = {v: places for v in self.var if (places := places_of_variances(cells.get(v, (v,))[0], columns))}
         if not of and "var_model" in columns:
@@ -281,10 +284,10 @@ class SensRange(Framed):
             )
         rows = self._rows_of(table)
         out = {}
-        for v, places in of.items():  # no number is drawn where there is nothing to choose
+        for v, places in of.items():  # no random number is drawn where there is one part only
             chosen = rng.choice(places, size=len(rows)) if len(places) > 1 else np.repeat(places, len(rows))
             out[v] = values[rows, chosen]
-        return checked_variances(out)
+        return out
 
     def _rows_of(self, table: pd.DataFrame) -> IntVector:
         """Return the row of `table` that belongs to each run."""
@@ -355,7 +358,7 @@ def summarise(
     return RangeSummary(by_place(frame, "x", x_name, cells), kind, profiles_among(predicted, cells), x_name, profiles)
 
 
-@interruptible(Ran.told)
+@interruptible(completed)
 def sensRange(
     func: Any,
     parms: UserParameters = None,
@@ -472,7 +475,7 @@ def sensRange(
         x, x_name, var = ensemble.simulator.x, ensemble.simulator.x_name, ensemble.var
         summary: RangeSummary | None = None
         if keep == "summary":
-            summary, ran = _streamed(ensemble, executor, progress)
+            summary, ran = _run_streamed(ensemble, executor, progress)
             values, frame = np.empty((0, len(var), len(x))), pars
         else:
             values, ran = ensemble.run(executor, progress, tasks)
@@ -484,11 +487,11 @@ def sensRange(
     )  # fmt: skip
 
 
-def _streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Ran]:
-    """Return the summary and the failures of runs that are not stored."""
+def _run_streamed(ensemble: Ensemble, executor: Any, progress: Any) -> tuple[RangeSummary, Status]:
+    """Return the summary and the status of runs that are not stored."""
     rows = max(1, min(_MOST_ROWS, _CHUNK_BYTES // (8 * ensemble.n_output)))
     with closing(Scratch(ensemble.n_output)) as scratch:
-        ran = ensemble.stream(scratch.take, rows, executor, progress)
+        ran = ensemble.stream(scratch.write, rows, executor, progress)
         table = np.concatenate([statistics(group) for group in scratch.column_groups()])
     simulator = ensemble.simulator
     of = simulator.x, simulator.x_name, PARAMETERS, (), simulator.cells, simulator.profiles

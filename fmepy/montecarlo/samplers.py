@@ -36,7 +36,7 @@ from fmepy.parameters.named import generated_names
 from fmepy.types import Matrix, Seed, Vector
 from fmepy.vocabulary import own_words
 
-# --- what the user gives
+# --- ranges
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,14 +65,14 @@ class Ranges:
         return pd.DataFrame(np.clip(points, self.low, self.high), columns=list(self.names))
 
 
-def as_ranges(parRange: Any, *, finite: bool = True, argument: str = "parRange") -> Ranges:
+def as_ranges(parRange: Any, *, finite: bool = True, argument: str = "parRange", varying: bool = False) -> Ranges:
     """Return ranges from a dict of (min, max) by name, a table with columns min and max, or pairs (p1, p2, ...).
 
     Raises
     ------
     ParameterError
-        Not two numbers per parameter, min > max, or an end that is not finite (infinite ends are fine with
-        ``finite=False``).
+        Not two numbers per parameter, min > max (min = max, too, with ``varying=True``), or an end that is not finite
+        (infinite ends are fine with ``finite=False``).
 
     Examples
     --------
@@ -115,14 +115,17 @@ def as_ranges(parRange: Any, *, finite: bool = True, argument: str = "parRange")
     if not pairs:
         raise ParameterError(f"`{argument}` is empty; give at least one parameter.")
     low, high = (np.array(v) for v in zip(*(_pair(k, v, argument, finite) for k, v in pairs.items()), strict=True))
+    for name, a, b in zip(pairs, low, high, strict=True):
+        if varying and not a < b:
+            raise ParameterError(f"`{argument}`: {name!r} goes from {a:g} to {b:g}; min < max is needed.")
     return Ranges(tuple(pairs), low, high)
 
 
-def _pair(name: str, given: Any, argument: str, finite: bool) -> tuple[float, float]:
+def _pair(name: str, pair: Any, argument: str, finite: bool) -> tuple[float, float]:
     try:
-        low, high = (float(v) for v in given)
+        low, high = (float(v) for v in pair)
     except (TypeError, ValueError):
-        raise ParameterError(f"`{argument}`: {name!r} has {given!r}; two numbers (min, max) are needed.") from None
+        raise ParameterError(f"`{argument}`: {name!r} has {pair!r}; two numbers (min, max) are needed.") from None
     if math.isnan(low) or math.isnan(high) or (finite and not (math.isfinite(low) and math.isfinite(high))):
         advice = "both ends must be finite numbers" if finite else "an end without bound is -inf or inf"
         raise ParameterError(f"`{argument}`: {name!r} has the range ({low:g}, {high:g}); {advice}.")
@@ -155,7 +158,7 @@ def Grid(parRange: Any, num: int) -> pd.DataFrame:
     Raises
     ------
     ParameterError, ArgumentError
-        A range that is none; ``num < 1``.
+        An invalid range; ``num < 1``.
 
     Notes
     -----
@@ -199,7 +202,7 @@ def Unif(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     Raises
     ------
     ParameterError, ArgumentError
-        A range that is none; ``num < 1``; a seed that is none.
+        An invalid range; ``num < 1``; an invalid seed.
 
     Notes
     -----
@@ -235,7 +238,7 @@ def Latinhyper(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     Raises
     ------
     ParameterError, ArgumentError
-        A range that is none; ``num < 1``; a seed that is none.
+        An invalid range; ``num < 1``; an invalid seed.
 
     Notes
     -----
@@ -271,7 +274,7 @@ def Sobol(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     Raises
     ------
     ParameterError, ArgumentError
-        A range that is none; ``num < 1``; a seed that is none.
+        An invalid range; ``num < 1``; an invalid seed.
 
     Notes
     -----
@@ -284,7 +287,7 @@ def Sobol(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     """
     from scipy.stats import qmc
 
-    with warnings.catch_warnings():  # that a power of two is better balanced is said above
+    with warnings.catch_warnings():  # the docstring says that a power of two is better balanced
         warnings.filterwarnings("ignore", message="The balance properties", category=UserWarning)
         return _points(qmc.Sobol, parRange, num, seed)
 
@@ -308,7 +311,7 @@ def Halton(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
     Raises
     ------
     ParameterError, ArgumentError
-        A range that is none; ``num < 1``; a seed that is none.
+        An invalid range; ``num < 1``; an invalid seed.
 
     Notes
     -----
@@ -325,6 +328,6 @@ def Halton(parRange: Any, num: int, *, seed: Seed = None) -> pd.DataFrame:
 
 
 def _points(kind: Any, parRange: Any, num: int, seed: Seed) -> pd.DataFrame:
-    """Return points of one of scipy's samplers of the unit cube, scrambled as they are by default."""
+    """Return points of one of scipy's samplers of the unit cube, scrambled by default."""
     ranges, num = as_ranges(parRange), whole_number(num, "num", 1)
     return ranges.table(kind(len(ranges.names), seed=as_rng(seed)).random(num))

@@ -19,7 +19,7 @@ TABLES = ("forcings", "events")
 
 
 class Scenario(NamedTuple):
-    """What one row of the table says."""
+    """One row of the table of scenarios."""
 
     name: Any
     parms: dict[str, float]
@@ -34,21 +34,21 @@ def read_scenarios(table: Any, parameters: Sequence[str], model: Any) -> list[Sc
     out = []
     for name, cells in _rows(table, parameters).items():
         row = Scenario(name, {}, {})
-        for given, value in cells.items():
-            column = normal_name(str(given))
+        for label, value in cells.items():
+            column = normal_name(str(label))
             if column not in known:
                 extra = "" if is_model(model) else " A function of yours knows parameters only."
                 raise ParameterError(
-                    f"`table`: {given!r} is neither a parameter nor a state, nor 'forcings' or 'events'."
-                    f"{did_you_mean(given, known)}{extra} Parameters are {listed(parameters)}"
+                    f"`table`: {label!r} is neither a parameter nor a state, nor 'forcings' or 'events'."
+                    f"{did_you_mean(label, known)}{extra} Parameters are {listed(parameters)}"
                     + (f", states {listed(states)}." if states else ".")
                 )
             if _is_empty(value):
                 continue
             if column in parameters:
-                row.parms[column] = _number(value, name, given)
+                row.parms[column] = _number(value, name, label)
             elif column in states:
-                start = _number(value, name, given) if on_grid is None else value
+                start = _number(value, name, label) if on_grid is None else value
                 row.changes.setdefault("state", {})[column] = start
             else:
                 row.changes[column] = value
@@ -63,7 +63,7 @@ def _rows(table: Any, parameters: Sequence[str]) -> dict[Any, dict[Any, Any]]:
         for name, cells in table.items():
             if not isinstance(cells, Mapping | pd.Series):
                 raise ArgumentError(
-                    f"`table[{name!r}]` must say what is set in that scenario, such as {{'k': 0.5}} (or {{}} for "
+                    f"`table[{name!r}]` must be a dict of what that scenario sets, such as {{'k': 0.5}} (or {{}} for "
                     f"nothing); got {type(cells).__name__}. A table with a column a parameter is a DataFrame."
                 )
             rows[name] = dict(cells)
@@ -100,8 +100,8 @@ def _number(value: Any, scenario: Any, column: Any) -> float:
     return number
 
 
-def settled(model: Any, row: Scenario) -> Scenario:
-    """Return a scenario whose initial values the model can take; refuse a start that is set in two ways."""
+def check_scenario(model: Any, row: Scenario) -> Scenario:
+    """Return a scenario that fits the model; raise an error for a start that is set twice, or an invalid change."""
     for name in row.changes.get("state", {}):
         parameter = _initial_parameter(model, name)
         if parameter is not None and parameter in row.parms:
@@ -109,7 +109,7 @@ def settled(model: Any, row: Scenario) -> Scenario:
                 f"`table`: scenario {row.name!r} sets {name!r}, and {parameter!r}, which is its initial value. Set one "
                 "of them."
             )
-    changed(model, row)
+    apply_scenario(model, row)
     return row
 
 
@@ -122,8 +122,8 @@ def _initial_parameter(model: Any, state: str) -> str | None:
     return str(initial.name) if isinstance(initial, Symbol) else None
 
 
-def changed(model: Any, row: Scenario) -> Any:
-    """Return the model as a scenario has it: other initial values, forcings, events."""
+def apply_scenario(model: Any, row: Scenario) -> Any:
+    """Return the model with the initial values, forcings and events of a scenario."""
     if not row.changes:
         return model
     try:

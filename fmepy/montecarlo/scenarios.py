@@ -1,4 +1,4 @@
-"""scenarios: one model run as it might be: a row of a table a scenario, with and without uncertain parameters.
+"""scenarios: runs of one model under the scenarios of a table, with or without uncertain parameters.
 
 Of scenario s and parameter set k the run is ``y_sk(x)``. The sets are the same in every scenario, so the difference to
 a base, ``y_sk(x) - y_bk(x)``, is taken set by set, and what both have in common (a parameter that nobody knows well)
@@ -17,15 +17,15 @@ import pandas as pd
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_cost, is_model
 from fmepy.errors import ArgumentError, ParameterError, check_known, listed
-from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Ran, draws_of, of_model, parameter_sets, run_together
+from fmepy.montecarlo.ensemble import Ensemble, ParameterSets, Status, draws_of, for_model, parameter_sets, run_together
 from fmepy.montecarlo.ranges import summarise
-from fmepy.montecarlo.scenario_table import TABLES, Scenario, changed, read_scenarios, settled
-from fmepy.montecarlo.summaries import STATISTICS, statistics
+from fmepy.montecarlo.scenario_table import TABLES, Scenario, apply_scenario, check_scenario, read_scenarios
+from fmepy.montecarlo.summaries import STATISTICS, completed, statistics
 from fmepy.parallel.interruption import interruptible
 from fmepy.parallel.resumable import resumable_tasks
 from fmepy.parallel.runs import counted_failures
 from fmepy.parameters.named import as_parameters
-from fmepy.parameters.scales import check_scale, scale_taken
+from fmepy.parameters.scales import check_scale, expected_scale
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.tables.cells import Cells, profiles_among
 from fmepy.types import AxesArray, Cube, Seed, UserParameters, Which
@@ -44,7 +44,7 @@ class ScenarioSummary(Framed):
     x_name : str
         What x is called.
     base : str or None
-        Of differences: what they are taken to.
+        Of differences: the scenario that is subtracted.
     order : tuple
         All scenarios of the table, the base among them, by which lines have their colours.
     profiles : tuple of str
@@ -96,7 +96,7 @@ class Scenarios(Framed):
     failures : DataFrame
         One row per failed run: ``scenario``, ``set``, ``parameters`` (that were varied), ``error``, ``message``.
     base : str or None
-        Of differences: what they are taken to.
+        Of differences: the scenario that is subtracted.
     interrupted : bool
         True if Ctrl-C ended it; the runs that were not done are failures named "Interrupted".
     engine : str
@@ -198,9 +198,9 @@ class Scenarios(Framed):
         place = self.names.index(base)
         values = self.values()
         others = np.arange(len(self.names)) != place
-        apart = (values - values[place])[others]
+        differences = (values - values[place])[others]
         frame = self.frame[np.repeat(others, values.shape[1] * values.shape[2])].reset_index(drop=True)
-        frame[list(self.var)] = apart.reshape(-1, len(self.var))
+        frame[list(self.var)] = differences.reshape(-1, len(self.var))
         names = tuple(name for name in self.names if name != base)
         return replace(self, frame=frame, names=names, base=str(base))
 
@@ -209,13 +209,7 @@ class Scenarios(Framed):
         return self.summary().plot(which, axes=axes, **kwargs)
 
 
-def _told(result: Scenarios) -> str:
-    undone = int((result.failures["error"] == "Interrupted").sum())
-    total = len(result.names) * len(result.pars)
-    return f"{total - undone} of {total} runs were done, the others are NaN."
-
-
-@interruptible(_told)
+@interruptible(completed)
 def scenarios(
     model: Any,
     table: Any,
@@ -299,7 +293,7 @@ def scenarios(
     if is_cost(model):
         raise ArgumentError("`model` is a cost; scenarios are runs of a model. Give the model that it was made with.")
     base = model.parms if is_model(model) else as_parameters(parms, argument="parms").series()
-    rows = [settled(model, row) for row in read_scenarios(table, [str(k) for k in base.index], model)]
+    rows = [check_scenario(model, row) for row in read_scenarios(table, [str(k) for k in base.index], model)]
     with resumable_tasks(checkpoint, "scenarios", seed=None if checkpoint is None else seed) as tasks:
         sets = _sets(model, parInput, num, seed if checkpoint is None else tasks.rng)
         varied = list(dict.fromkeys([*sets.table.columns, *(k for row in rows for k in row.parms)]))
@@ -311,7 +305,7 @@ def scenarios(
         varied = varied or [str(base.index[0])]  # at its own value
         ensembles = _ensembles(model, parms, rows, sets, varied, sensvar, args=args, kwargs=kwargs)
         ran = run_together(ensembles, executor, progress, tasks)
-    return _gathered(rows, sets, ensembles, ran)
+    return _collect(rows, sets, ensembles, ran)
 
 
 # --- the parameter sets
@@ -331,8 +325,8 @@ def _sets(model: Any, parInput: Any, num: Any, seed: Seed) -> ParameterSets:
             "`parInput` gives two numbers by parameter: two draws, or a range? Of draws give a table, "
             "pd.DataFrame(draws); of ranges one too, pd.DataFrame(ranges, index=['min', 'max']).T."
         )
-    sets = of_model(parameter_sets("unif", parInput, None, None, None, num, rng), model, parInput)
-    check_scale(parInput, scale_taken(model, sets.table.columns), "parInput")
+    sets = for_model(parameter_sets("unif", parInput, None, None, None, num, rng), model, parInput)
+    check_scale(parInput, expected_scale(model, sets.table.columns), "parInput")
     return sets
 
 
@@ -343,7 +337,7 @@ def _ensembles(
     model: Any, parms: UserParameters, rows: Sequence[Scenario], sets: ParameterSets, varied: list[str], sensvar: Any,
     **further: Any,
 ) -> list[Ensemble]:  # fmt: skip
-    """Return one ensemble a scenario; those that leave states, forcings and events alike share the model."""
+    """Return one ensemble a scenario; those with equal states, forcings and events share the model."""
     models: dict[Any, tuple[Any, Any]] = {}
     out = []
     for row in rows:
@@ -352,7 +346,8 @@ def _ensembles(
             *(id(row.changes[k]) if k in row.changes else None for k in TABLES),
         )
         if key not in models:
-            simulator = as_simulator(changed(model, row), parms, varied=varied, **further)
+            own = apply_scenario(model, row)
+            simulator = as_simulator(own, parms, varied=varied, argument="parInput", **further)
             models[key] = simulator, simulator.places(sensvar)
         simulator, places = models[key]
         start = dict(zip(simulator.names, simulator.theta0.tolist(), strict=True))
@@ -367,8 +362,8 @@ def _ensembles(
     return out
 
 
-def _gathered(
-    rows: Sequence[Scenario], sets: ParameterSets, ensembles: Sequence[Ensemble], ran: Sequence[tuple[Cube, Ran]]
+def _collect(
+    rows: Sequence[Scenario], sets: ParameterSets, ensembles: Sequence[Ensemble], ran: Sequence[tuple[Cube, Status]]
 ) -> Scenarios:
     first = ensembles[0]
     var, x, n_set = first.var, first.simulator.x, len(sets.table)
@@ -391,13 +386,13 @@ def _gathered(
         frame = _with_places(frame.rename(columns={"x": first.simulator.x_name}), var, cells)
         var = profiles_among(var, cells)
     failures = []
-    for name, (_, how) in zip(names, ran, strict=True):
-        own = how.failures.rename(columns={"run": "set"})
+    for name, (_, status) in zip(names, ran, strict=True):
+        own = status.failures.rename(columns={"run": "set"})
         own.insert(0, "scenario", pd.Series([name] * len(own), dtype=object))
         failures.append(own)
     return Scenarios(
         frame, sets.labelled(), names, var, first.simulator.x_name, pd.concat(failures, ignore_index=True),
-        interrupted=any(how.interrupted for _, how in ran), engine=ran[0][1].engine, order=names,
+        interrupted=any(status.interrupted for _, status in ran), engine=ran[0][1].engine, order=names,
         cells=cells, profiles=first.simulator.profiles,
     )  # fmt: skip
 

@@ -1,12 +1,12 @@
 """Means and quantiles over the runs of an ensemble, from memory or from a scratch file.
 
-Every statistic is of one output over all runs that came to their end: mean, standard deviation with divisor N - 1, the
+Every statistic is of one output over all runs that succeeded: mean, standard deviation with divisor N - 1, the
 extremes, and quantiles of type 7 (Hyndman and Fan 1996: linear between order statistics, ``h = (N - 1) q``), R's and
 numpy's default.
 
-For ensembles that do not fit into memory, a `Scratch` file on disk takes the values as they come. A second pass then
-reads a few outputs at a time, all their runs, and takes the very same statistics: nothing is approximated, and memory
-holds one chunk of runs or a few outputs, whichever is more.
+For ensembles that do not fit into memory, a `Scratch` file on disk holds the values. A second pass then reads a few
+outputs at a time, all their runs, and computes the very same statistics: nothing is approximated, and memory holds one
+chunk of runs or a few outputs, whichever is more.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.errors import ArgumentError
-from fmepy.parallel.runs import counted_failures
-from fmepy.types import BoolVector, Matrix, Vector
+from fmepy.parallel.runs import INTERRUPTED, counted_failures
+from fmepy.types import BoolVector, Matrix
 
 QUANTILES = {"q05": 0.05, "q25": 0.25, "q50": 0.5, "q75": 0.75, "q95": 0.95}
 STATISTICS = ("Mean", "Sd", "Min", "Max", *QUANTILES, "N")
@@ -56,6 +55,13 @@ def counted_runs(runs: Any) -> str:
     return ", ".join([f"{len(runs.pars)} runs", *counted_failures(runs.failures, "of them ")])
 
 
+def completed(result: Any) -> str:
+    """Return how many runs of an ensemble (or of scenarios) were done, for the warning that it was interrupted."""
+    missing = int((result.failures["error"] == INTERRUPTED[0]).sum())
+    total = len(result.pars) * len(getattr(result, "names", ("",)))
+    return f"{total - missing} of {total} runs were done, the others are NaN."
+
+
 def column_groups(values: Matrix, ok: BoolVector) -> Iterator[Matrix]:
     """Yield the outputs of the runs that are `ok`, a few outputs at a time, each group of shape (n, n_run)."""
     rows, n_output = values.shape
@@ -81,13 +87,13 @@ class Scratch:
         self.chunks: list[int] = []  # rows of each
         self.file = tempfile.TemporaryFile(prefix="fmepy-")  # noqa: SIM115    # closed by close()
 
-    def take(self, values: Matrix) -> None:
+    def write(self, values: Matrix) -> None:
         """Write a chunk, shape (n, n_output)."""
         self.file.write(np.ascontiguousarray(values.T, dtype=np.float64).data)
         self.chunks.append(len(values))
 
     def column_groups(self) -> Iterator[Matrix]:
-        """Yield the outputs of the runs that came to their end, a few outputs at a time."""
+        """Yield the outputs of the runs that succeeded, a few outputs at a time."""
         rows = sum(self.chunks)
         step = _group(rows, self.n_output)
         for first in range(0, self.n_output, step):
@@ -102,16 +108,5 @@ class Scratch:
             yield group[:, ~np.isnan(group).all(axis=0)]  # a failed run is NaN in all its outputs
 
     def close(self) -> None:
-        """Give the disk back."""
+        """Delete the file."""
         self.file.close()
-
-
-def checked_variances(variances: dict[str, Vector]) -> dict[str, Vector]:
-    """Return the variances of errors by variable; refuse what is none."""
-    for name, values in variances.items():
-        bad = ~(np.isfinite(values) & (values >= 0))
-        if bad.any():
-            raise ArgumentError(
-                f"`var`: the variance of {name!r} is {values[bad][0]:g}; it must be a finite number, at least 0."
-            )
-    return variances

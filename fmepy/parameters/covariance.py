@@ -1,4 +1,4 @@
-"""A covariance of parameters, as a user gives it: matched by its labels, and checked."""
+"""Validation of a user's covariance of parameters, matched by its labels."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from fmepy.types import Matrix
 
 
 def labels_of(given: Any) -> list[str] | None:
-    """Return the names that a covariance carries, None if it has none."""
+    """Return the labels of a covariance, None if it has none."""
     unnamed = not isinstance(given, pd.DataFrame) or isinstance(given.columns, pd.RangeIndex)  # pandas' own
     return None if unnamed else list(map(str, given))
 
@@ -33,7 +33,7 @@ def as_covariance(given: Any, names: Sequence[str], argument: str) -> Matrix:
 
 
 def in_order(given: Any, names: Sequence[str], argument: str) -> Matrix:
-    """Return a square matrix in the order of `names`, whatever is in it."""
+    """Return a square matrix in the order of `names`; its values are not checked."""
     if given is None:
         raise ParameterError(f"`{argument}` is missing: give the covariance of the parameters.")
     if isinstance(given, Mapping):
@@ -63,7 +63,7 @@ def in_order(given: Any, names: Sequence[str], argument: str) -> Matrix:
 
 
 def checked_covariance(C: Matrix, names: Sequence[str], argument: str) -> Matrix:
-    """Return a covariance that is symmetric to the last digit; ParameterError where it is none."""
+    """Return a symmetric covariance; ParameterError if it is not positive definite."""
     if not np.all(np.isfinite(C)):
         blank = [k for k, row in zip(names, C, strict=True) if not np.isfinite(row).any()] or names
         raise ParameterError(

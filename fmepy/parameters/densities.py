@@ -1,7 +1,7 @@
 """Log densities of scipy's distributions as plain functions of a number, with their slopes.
 
 A frozen distribution of scipy.stats takes some 50 microseconds for one value, more than many models take for a run. The
-ones that priors are made of have closed densities, up to a constant that one value at the median tells. Of any other
+common ones have closed densities, up to a constant that follows from one value at the median. Of any other
 distribution the slope is a central difference.
 """
 
@@ -100,7 +100,7 @@ def log_density(distribution: Any) -> Callable[[float], float]:
 def density_with_slope(distribution: Any, width: float = inf) -> Callable[[float], Slope]:
     """Return the log density of a frozen distribution, and its slope, as a function of a number.
 
-    width : what counts as its width, for differences; infinite where it does not say.
+    width : its width, for differences; infinite if it has none.
 
     Examples
     --------
@@ -140,8 +140,8 @@ def _family(distribution: Any, known: Mapping[str, Any]) -> Any:
 def _arguments(family: Any, distribution: Any) -> tuple[list[float], float, float]:
     """Return the shape parameters, the place and the scale."""
     names = [*filter(None, (family.shapes or "").split(", ")), "loc", "scale"]
-    given = {"loc": 0.0, "scale": 1.0} | dict(zip(names, distribution.args, strict=False)) | distribution.kwds
-    *numbers, loc, scale = (float(given[name]) for name in names)
+    values = {"loc": 0.0, "scale": 1.0} | dict(zip(names, distribution.args, strict=False)) | distribution.kwds
+    *numbers, loc, scale = (float(values[name]) for name in names)
     return numbers, loc, scale
 
 

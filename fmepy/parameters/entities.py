@@ -26,7 +26,7 @@ from fmepy.parameters.names import split_local
 from fmepy.types import BoolVector, IntVector, Matrix, Vector
 
 OF_CONDITION = "_of_condition"
-"""What is appended to the name of a state whose start a condition sets, for the parameter that it becomes."""
+"""Suffix of the parameter that is the start of a state, where a condition sets it."""
 
 
 def entity_text(label: Any) -> str:
@@ -43,7 +43,7 @@ def entity_text(label: Any) -> str:
 
 
 def local_name(name: str, label: Any) -> str:
-    """Return what an entity's own parameter is called.
+    """Return the name of an entity's own parameter.
 
     Examples
     --------
@@ -54,14 +54,14 @@ def local_name(name: str, label: Any) -> str:
 
 
 def check_not_local(names: Sequence[str], known: Collection[str], what: str) -> None:
-    """Refuse parameters that every entity has for itself where a model is to run of which no entity's they are.
+    """Raise an error for local parameters of entities where a model without entities is to run.
 
-    It would run at a value of its own, which nobody has fitted.
+    It would run at its own value, which was not fitted.
     """
-    given = set(names)
+    named = set(names)
     for name in names:
         base, entity = split_local(name)
-        if entity is not None and name not in known and base in known and base not in given:
+        if entity is not None and name not in known and base in known and base not in named:
             own = [n for n in names if split_local(n)[0] == base]
             raise ParameterError(
                 f"{what} has {base!r} of every entity ({listed(own)}), and the model one that is none of these. The "
@@ -138,16 +138,16 @@ class EntityParameters:
 
     def _to(self, names: tuple[str, ...]) -> IntVector:
         """Return by value of `values` which of `names` it is; -1 of the others."""
-        found = self._known.get(names)
-        if found is None:
+        places_of = self._known.get(names)
+        if places_of is None:
             first = len(self.parms) + len(self.constants)
-            found = np.full(first + len(self.derived), -1, dtype=np.intp)
-            found[[self._places[n] for n in names]] = np.arange(len(names))
+            places_of = np.full(first + len(self.derived), -1, dtype=np.intp)
+            places_of[[self._places[n] for n in names]] = np.arange(len(names))
             for k, (_, places) in enumerate(self.derived):  # behind theta come the values of all expressions
-                found[first + k] = len(names) + k if (found[list(places)] >= 0).any() else -1
-            self._known.clear()  # all entities ask for the same
-            self._known[names] = found
-        return found
+                places_of[first + k] = len(names) + k if (places_of[list(places)] >= 0).any() else -1
+            self._known.clear()  # all entities use the same
+            self._known[names] = places_of
+        return places_of
 
     def map(self, k: int, names: tuple[str, ...], full: Sequence[str]) -> Selected | Computed:
         """Return the map of an entity, from the parameters `names` of the whole to those of `full`."""
@@ -159,7 +159,7 @@ class EntityParameters:
         return Computed(names, behind, self.parms.to_numpy(dtype=float), at, self.derived)
 
     def maps(self, which: Sequence[int], names: tuple[str, ...], full: Sequence[str]) -> tuple[Matrix, IntVector]:
-        """Return those of several: values, and which of `names` stands for them, shape (n_which, n_full); -1: none."""
+        """Return values of several entities and their places in `names`, shape (n_which, n_full); -1: none."""
         take = self.take[np.ix_(which, [self.full_names.index(n) for n in full])]
         return self.values[take], self._to(names)[take]
 
@@ -248,7 +248,7 @@ def entity_parameters(
 
 
 def _named(cell: Any) -> tuple[str, ...]:
-    """Return what a cell names: itself, or what stands in an expression."""
+    """Return the names in a cell: itself, or those of an expression."""
     return (cell,) if isinstance(cell, str) else tuple(getattr(cell, "names", ()))
 
 

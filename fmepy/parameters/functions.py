@@ -1,4 +1,4 @@
-"""Functions of the user, of named parameters: called at a plain vector, at transformed parameters, with some held."""
+"""Functions of the user: called at a plain vector, at transformed parameters, with some parameters held."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class UserFunction:
     f : callable
         ``f(p, *args, **kwargs)``.
     parameters : Parameters
-        All that it receives, and in which form.
+        All parameters that it receives, and their form.
     args, kwargs
-        As the user gave them; checked here.
+        Further arguments; validated here.
     called : str
-        What it is called in messages, where it is not the one that is asked for.
+        Its name in messages, where it is not the main function.
     """
 
     def __init__(self, f: Callable[..., Any], parameters: Parameters, args: Any, kwargs: Any, called: str = "") -> None:
@@ -41,9 +41,9 @@ class UserFunction:
 
     def __call__(self, theta: Vector) -> Any:
         """Return what the function returns, at all its parameters."""
-        given = self.parameters.given(theta)
+        p = self.parameters.for_user(theta)
         try:
-            return self.f(given, *self.args, **self.kwargs)
+            return self.f(p, *self.args, **self.kwargs)
         except SimulationError:
             raise
         except (Exception, SystemExit) as error:  # a failed run, not the end of a fit or an ensemble
@@ -57,7 +57,7 @@ class UserFunction:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TransformedFunction:
-    """A function of parameters, given transformed ones: takes them back and calls it; made by `transformed`.
+    """A function of transformed parameters: back-transforms them and calls the inner one; made by `transformed`.
 
     Attributes
     ----------
@@ -66,7 +66,7 @@ class TransformedFunction:
     how : str or dict of str to str
         Transform of all parameters, or by name.
     names : tuple of str or None
-        Those that are transformed; None: all that `how` speaks of.
+        Those that are transformed; None: all that `how` names.
     """
 
     inner: Callable[..., Any]
@@ -74,7 +74,7 @@ class TransformedFunction:
     names: tuple[str, ...] | None = None
 
     def __call__(self, p: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return ``f(p, ...)`` at the parameters taken back, in the type that `p` has."""
+        """Return ``f(p, ...)`` at the back-transformed parameters, in the type of `p`."""
         return self.inner(self._back(p), *args, **kwargs)
 
     def _back(self, p: Any) -> Any:
@@ -110,9 +110,9 @@ def held_function(whole: UserFunction, theta: Vector, names: Sequence[str]) -> C
     """
     at = [whole.parameters.names.index(n) for n in names]
 
-    def of_some(given: Any) -> Any:
+    def of_some(p: Any) -> Any:
         full = np.array(theta, dtype=float)
-        full[at] = [given[n] for n in names] if isinstance(given, Mapping) else np.asarray(given, dtype=float)
-        return whole.f(whole.parameters.given(full), *whole.args, **whole.kwargs)
+        full[at] = [p[n] for n in names] if isinstance(p, Mapping) else np.asarray(p, dtype=float)
+        return whole.f(whole.parameters.for_user(full), *whole.args, **whole.kwargs)
 
     return of_some

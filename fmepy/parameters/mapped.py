@@ -1,6 +1,6 @@
-"""A model or a cost whose parameters are mapped, by name: transformed ones, values that stand for its own.
+"""A model or a cost with mapped parameters: transformed ones, or fixed at other values than its own.
 
-What a model and a cost share of that is `Mapped`; see `fmepy.models.mapped` and `fmepy.costs.mapped`.
+`Mapped` is the base of both; see `fmepy.models.mapped` and `fmepy.costs.mapped`.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ from typing import Any
 
 import pandas as pd
 
-from fmepy.errors import check_choice
+from fmepy.checks import as_list
+from fmepy.errors import ParameterError, check_choice
 from fmepy.parameters.maps import TRANSFORM_NAMES, Elementwise, Map, Selected
 from fmepy.parameters.named import as_parameters, by_parameter, check_names, merge_parameters
-from fmepy.parameters.scales import marked
+from fmepy.parameters.scales import mark
 from fmepy.types import UserParameters
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transforms:
-    """Which parameters are transformed, by name: an `Elementwise` map of whatever is bound."""
+    """Transforms of parameters, by name; becomes an `Elementwise` map when a model or cost is bound."""
 
     kinds: dict[str, str]
 
@@ -35,7 +36,7 @@ class Transforms:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HeldValues:
-    """Values of some parameters that stand for a model's or cost's own."""
+    """Values of some parameters that replace a model's or cost's own."""
 
     values: pd.Series
     kinds: dict[str, str] = field(init=False, default_factory=dict)
@@ -59,14 +60,14 @@ class Mapped:
     inner : Model or Cost
         The model or cost itself.
     how : Transforms or HeldValues
-        What is made of its parameters.
+        The map of its parameters.
     """
 
     inner: Any
     how: Transforms | HeldValues
 
     def __post_init__(self) -> None:
-        _ = self.parms  # what cannot be mapped is told here
+        _ = self.parms  # raises an error if it cannot be mapped
 
     @property
     def transforms(self) -> dict[str, str]:
@@ -82,11 +83,11 @@ class Mapped:
     def _parms(self) -> pd.Series:
         own = self.inner.parms
         out = pd.Series(self.map().start(own.to_numpy(dtype=float)), index=own.index)
-        out.attrs.update(own.attrs)  # what a sum says of its parts
-        return marked(out, self.transforms)
+        out.attrs.update(own.attrs)  # of a sum: which values differ between its parts
+        return mark(out, self.transforms)
 
     def map(self, names: Sequence[str] | None = None) -> Map:
-        """Return the map to the parameters `names` (None: all, whatever they are), and to what else moves."""
+        """Return the map to the parameters `names` (None: all) and to others that change."""
         own = self.inner.parms
         return self.how.over(own, [str(n) for n in own.index] if names is None else names)
 
@@ -95,7 +96,7 @@ class Mapped:
         return as_parameters(names if names is None else [str(n) for n in names], self._parms, argument="names").names
 
     def inner_parms(self, parms: UserParameters) -> dict[str, float]:
-        """Return the parameters of the model or cost itself, from what the user gave of the mapped ones."""
+        """Return the parameters of the model or cost itself, from a user's mapped ones."""
         map = self.map()
         full = map.full(merge_parameters(self._parms, parms).to_numpy(dtype=float))
         return dict(zip(map.full_names, full.tolist(), strict=True))
@@ -109,8 +110,8 @@ class Mapped:
 
 
 def transforms_of(how: Any, names: Sequence[str] | str | None, known: Sequence[str] | None) -> dict[str, str]:
-    """Return the transform by parameter, of the words of `transformed`; `known` None: only what is named."""
-    some = None if names is None else [names] if isinstance(names, str) else [str(n) for n in names]
+    """Return the transform by parameter, from the arguments of `transformed`; `known` None: only those named."""
+    some = None if names is None else [str(n) for n in as_list(names, "names", ParameterError)]
     if isinstance(how, Mapping):
         kinds = {str(k): check_choice(v, TRANSFORM_NAMES, "how") for k, v in how.items()}
         if some is not None:

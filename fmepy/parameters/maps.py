@@ -1,7 +1,7 @@
-"""Maps of parameters: from what is searched to all that a model or a cost takes.
+"""Maps of parameters: from the searched ones to all parameters of a model or a cost.
 
 A map takes ``theta``, shape (n_par,), of its `names`, to ``full``, shape (n_full,), of its `full_names`, with
-the derivative ``D = d full / d theta``. What is known of `full` then holds of `theta`::
+the derivative ``D = d full / d theta``. Functions of `full` then are functions of `theta`::
 
     value         f(full(theta))                                         SimulationError where they are not finite
     derivatives   J_theta = J_full D          `pull`; an expected information on both sides, D' I D (`pull_both`)
@@ -16,7 +16,7 @@ Kinds of maps, and who uses them:
     Computed      some of full are expressions of theta                  cells of `conditions=`
     Tied          full = what lmfit's expressions make of theta          ``lmfit.Parameters``
 
-A map of a map is had by mapping what has been mapped (`fmepy.costs.bound_mapped`, `fmepy.models.mapped`).
+A map of a map is a map of a mapped model or cost (`fmepy.costs.bound_mapped`, `fmepy.models.mapped`).
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ def many_of(map: Map, Theta: Matrix, many: Callable[[Matrix], tuple[Any, Any]]) 
         except SimulationError as error:
             why[i] = str(error)
     good = why == ""
-    found, why[good] = many(np.array(full).reshape(len(full), len(map.full_names)))
-    out = np.full((len(Theta), *found.shape[1:]), np.nan)
-    out[good] = found
+    values, why[good] = many(np.array(full).reshape(len(full), len(map.full_names)))
+    out = np.full((len(Theta), *values.shape[1:]), np.nan)
+    out[good] = values
     return out, why
 
 
@@ -139,13 +139,9 @@ class Elementwise:
 
     def full(self, theta: Vector) -> Vector:
         """Return the parameters themselves; raise SimulationError for a value too large to have any."""
-        p = as_theta(theta, self.names).copy()
-        if self._back is not None and max(map(abs, p.tolist())) < _SAFE:
-            p = self._back(p)
-        else:
-            with np.errstate(over="ignore", invalid="ignore"):
-                for kind, where in self.parts:
-                    p[where] = TRANSFORMS[kind].back(p[where])
+        p = as_theta(theta, self.names)
+        back = self.back if self._back is None or max(map(abs, p.tolist())) >= _SAFE else self._back
+        p = np.asarray(back(p))
         if not all_finite(p):
             i = int(np.argmin(np.isfinite(p)))
             raise SimulationError(
@@ -242,18 +238,18 @@ class Selected:
     values: Vector
     place: IntVector
     moving: IntVector = field(init=False)
-    taken: IntVector = field(init=False)
+    sources: IntVector = field(init=False)
 
     def __post_init__(self) -> None:
         moving = np.flatnonzero(self.place >= 0)
         object.__setattr__(self, "moving", moving)
-        object.__setattr__(self, "taken", self.place[moving])
+        object.__setattr__(self, "sources", self.place[moving])
 
     @classmethod
     def by_name(
         cls, names: Sequence[str], source: Mapping[str, str], values: Mapping[str, float] | pd.Series
     ) -> Selected:
-        """Return the map to the parameters of `values`, each from the one of `names` that `source` says, or held."""
+        """Return the map to the parameters of `values`, each from the one of `names` in `source`, or held."""
         own, at = {str(k): float(v) for k, v in values.items()}, {n: k for k, n in enumerate(names)}
         place = np.array([at[source[n]] if n in source else -1 for n in own], dtype=np.intp)
         return cls(tuple(names), tuple(own), np.array(list(own.values())), place)
@@ -265,48 +261,48 @@ class Selected:
 
     @property
     def moves(self) -> BoolVector:
-        """Tell which of theta are of any influence."""
+        """Which of theta have an influence."""
         out = np.zeros(len(self.names), dtype=bool)
-        out[self.taken] = True
+        out[self.sources] = True
         return out
 
     def full(self, theta: Vector) -> Vector:
         """Return all parameters."""
         if self.moving.size == self.place.size:
-            return as_theta(theta, self.names)[self.taken]
+            return as_theta(theta, self.names)[self.sources]
         out = self.values.copy()
-        out[self.moving] = as_theta(theta, self.names)[self.taken]
+        out[self.moving] = as_theta(theta, self.names)[self.sources]
         return out
 
     def pull(self, theta: Vector, rows: Any) -> Any:
-        """Return the columns of what moves, each in the place of what moves it."""
+        """Return the columns of the moving parameters, in the places of the theta that move them."""
         rows = np.asarray(rows)
         out = np.zeros((*rows.shape[:-1], len(self.names)))
-        for i, j in zip(self.moving, self.taken, strict=True):  # not a product with D: zero times NaN is not zero
+        for i, j in zip(self.moving, self.sources, strict=True):  # not a product with D: zero times NaN is not zero
             out[..., j] += rows[..., i]
         return out
 
     def start(self, full: Vector) -> Vector:
-        """Return the values of what moves; NaN where nothing does."""
+        """Return the values of theta; NaN of one that moves nothing."""
         out = np.full(len(self.names), np.nan)
-        out[self.taken] = self.values[self.moving]
+        out[self.sources] = self.values[self.moving]
         return out
 
     def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
-        """Return the bounds of what moves, the narrower where one of theta moves several."""
+        """Return the bounds of theta, the narrower where one moves several parameters."""
         low, high = np.full(len(self.names), -np.inf), np.full(len(self.names), np.inf)
-        np.maximum.at(low, self.taken, np.asarray(lower, dtype=float)[self.moving])
-        np.minimum.at(high, self.taken, np.asarray(upper, dtype=float)[self.moving])
+        np.maximum.at(low, self.sources, np.asarray(lower, dtype=float)[self.moving])
+        np.minimum.at(high, self.sources, np.asarray(upper, dtype=float)[self.moving])
         return low, high
 
     def box(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
-        """Return the bounds; what is held is not to move."""
+        """Return the bounds; a held parameter has its value as both."""
         return self.full(lower), self.full(upper)
 
     def scale_parameters(self, of_full: BoolVector, theta: Vector) -> BoolVector:
         """Tell which move parameters that scale noise, and no others."""
         out = self.moves
-        out[self.taken[~np.asarray(of_full, dtype=bool)[self.moving]]] = False
+        out[self.sources[~np.asarray(of_full, dtype=bool)[self.moving]]] = False
         return out
 
 
@@ -356,12 +352,12 @@ class Computed:
         """Return rows times the derivatives of all to theta."""
         n, to_theta = len(self.names), np.full(len(self.parms), -1)
         to_theta[self.at] = np.arange(n)
-        found = self.behind.pull(theta, rows)
-        out = found[..., :n].copy()
+        pulled = self.behind.pull(theta, rows)
+        out = pulled[..., :n].copy()
         for k, ((_, places), slope) in enumerate(zip(self.derived, self._each(theta, "slope"), strict=True)):
             for i, one in zip(places, slope, strict=True):
                 if to_theta[i] >= 0:
-                    out[..., to_theta[i]] += found[..., n + k] * one
+                    out[..., to_theta[i]] += pulled[..., n + k] * one
         return out
 
     def start(self, full: Vector) -> Vector:
@@ -421,7 +417,7 @@ class Tied:
         return np.array(self.parameters.values, dtype=float)
 
     def bounds(self, lower: Vector, upper: Vector) -> tuple[Vector, Vector]:
-        """Return the bounds, those of lmfit and those given, the narrower of the two."""
+        """Return the narrower of lmfit's bounds and these."""
         at = [self.full_names.index(n) for n in self.names]
         low, high = self._own_bounds()
         return np.maximum(low, np.asarray(lower)[at]), np.minimum(high, np.asarray(upper)[at])
@@ -461,4 +457,4 @@ def ties_of(parameters: Parameters) -> Tied | None:
 
 
 Map: TypeAlias = Elementwise | Selected | Computed | Tied
-"""From what is searched to all that a model or a cost takes, see the module's text."""
+"""From the searched parameters to all of a model or a cost, see the module."""

@@ -1,4 +1,4 @@
-"""Named parameter vectors: what a user may give, what the numerics see, what a user's function receives.
+"""Named parameter vectors: as users write them, as the numerics use them, as a user's function receives them.
 
 The numerics work on a plain vector ``theta``. A `Parameters` keeps the names that belong to it, and knows the form in
 which a user's own function wants it back: a dict for named parameters, an ndarray for positional ones (``p1, p2,
@@ -59,7 +59,7 @@ class Parameters:
     def __len__(self) -> int:
         return len(self.names)
 
-    def given(self, theta: Vector) -> Any:
+    def for_user(self, theta: Vector) -> Any:
         """Return `theta` as a user's function receives it: a dict of floats, or an ndarray (a copy)."""
         if self.lmfit is not None:
             return self.expand(theta)
@@ -83,7 +83,7 @@ class Parameters:
 
 
 def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: str = "p") -> Parameters:
-    """Return what the user gave as named parameters.
+    """Return the user's argument as named parameters.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
     own : Series, optional
         The parameters that a fmepy model or cost has; names are checked against it and their values are the default.
     argument : str
-        What the argument is called in messages.
+        The name of the argument in messages.
 
     Raises
     ------
@@ -123,7 +123,7 @@ def as_parameters(p: UserParameters, own: pd.Series | None = None, *, argument: 
             value = dict(zip(map(normal_name, names), values, strict=True))
             pairs = of_every_entity(names, own.index)
             names = _check_own([k for k, _ in pairs], own, argument)
-            values = np.array([value[given] for _, given in pairs])
+            values = np.array([value[name] for _, name in pairs])
             check_scale(p, own, argument)
         return _checked(names, values, own is None and names == generated_names(len(names)), argument)
     items = list(p) if isinstance(p, Iterable) else [p]
@@ -166,7 +166,7 @@ def is_fit(p: Any) -> bool:
 
 
 def check_fit(fit: Any) -> None:
-    """Raise an ArgumentError for what is no fit."""
+    """Raise an ArgumentError unless `fit` is a result of modFit."""
     if not is_fit(fit):
         raise ArgumentError(f"`fit` must be a result of modFit, such as modFit(f, p); got {type(fit).__name__}.")
 
@@ -179,13 +179,13 @@ def values_by_name(own: pd.Series, names: Sequence[str]) -> Vector:
 
 def _check_own(names: Iterable[object], own: pd.Series, argument: str) -> tuple[str, ...]:
     """Return names as a model or cost spells them; ParameterError for the first that is none of its own."""
-    asked = [normal_name(k) for k in names]
-    _refuse_differing(asked, own, f"`{argument}`:")
-    return check_names(asked, own.index, argument=argument)
+    normal = [normal_name(k) for k in names]
+    _refuse_differing(normal, own, f"`{argument}`:")
+    return check_names(normal, own.index, argument=argument)
 
 
 def _refuse_differing(names: Iterable[str], own: pd.Series, beginning: str) -> None:
-    """Refuse a parameter of which the parts of a sum have different values; ``own.attrs`` says which have."""
+    """Raise an error for a parameter whose values differ between the parts of a sum, by ``own.attrs``."""
     differing = own.attrs.get(DIFFERING, {})
     for name in names:
         if name in differing:
@@ -247,7 +247,7 @@ def check_names(
     if not isinstance(names, Iterable):
         raise ParameterError(f"`{argument}={names!r}` must be names, as in [{next(iter(have), 'k')!r}].")
     names = list(names)
-    found: list[str] = []
+    spelled: list[str] = []
     for name in names:
         own = have.get(normal_name(name))
         if own is None:
@@ -257,18 +257,18 @@ def check_names(
             elif have and have.keys() <= set(map(normal_name, names)):  # a fit's, say, with those of its noise
                 hint = f" All others are known; leave it out, such as p[{[*have.values()]}]."
             raise ParameterError(f"`{argument}`: there is no {what} {str(name)!r}.{hint} There are {listed(have)}.")
-        if own in found:
+        if own in spelled:
             raise ParameterError(f"`{argument}` names {str(name)!r} more than once.")
-        found.append(own)
-    return tuple(found)
+        spelled.append(own)
+    return tuple(spelled)
 
 
 def merge_parameters(own: pd.Series, parms: UserParameters, *, argument: str = "parms") -> pd.Series:
     """Return `own` with the values of `parms` in their place; a subset leaves the rest as it is."""
     if parms is None or (isinstance(parms, Mapping | pd.Series) and not len(parms)):
         return own
-    given = as_parameters(parms, own, argument=argument)
-    out, values = own.copy(), given.expand(given.values)
+    new = as_parameters(parms, own, argument=argument)
+    out, values = own.copy(), new.expand(new.values)
     for name, value in zip(check_names(values, own.index, argument=argument), values.values(), strict=True):
         out[name] = value
     return out
@@ -290,7 +290,7 @@ def as_bounds(
     names : sequence of str
         The parameters, in order.
     declared : pair of vectors or None
-        Bounds that a cost or lmfit declares; they hold where the user said nothing (infinite on that side).
+        Bounds that a cost or lmfit declares; they hold where the user gave none (infinite on that side).
 
     Raises
     ------
@@ -318,8 +318,8 @@ def _one_bound(bound: UserBounds, names: Sequence[str], free: float, argument: s
     if bound is None:
         return np.full(len(names), free)
     if isinstance(bound, (Mapping, pd.Series)):
-        given = by_parameter(bound, names, argument)
-        values: list[Any] = [given.get(n, free) for n in names]
+        by_name = by_parameter(bound, names, argument)
+        values: list[Any] = [by_name.get(n, free) for n in names]
     elif isinstance(bound, (str, bytes)):
         raise ParameterError(f"`{argument}={bound!r}` is not a number, a sequence or a dict by name.")
     else:
@@ -336,10 +336,10 @@ def _one_bound(bound: UserBounds, names: Sequence[str], free: float, argument: s
     return np.where(np.isnan(out), free, out)
 
 
-def by_parameter(given: Any, names: Sequence[str], argument: str) -> dict[str, Any]:
-    """Return what a mapping has by name, by the parameters that its names stand for; ParameterError for another."""
-    value = dict(zip(map(normal_name, given.keys()), _values_of(given), strict=True))
-    pairs = of_every_entity(given.keys(), names)
+def by_parameter(mapping: Any, names: Sequence[str], argument: str) -> dict[str, Any]:
+    """Return the values of a mapping by parameter, local names expanded; ParameterError for an unknown name."""
+    value = dict(zip(map(normal_name, mapping.keys()), _values_of(mapping), strict=True))
+    pairs = of_every_entity(mapping.keys(), names)
     return dict(
         zip(check_names([k for k, _ in pairs], names, argument=argument), [value[n] for _, n in pairs], strict=True)
     )

@@ -59,30 +59,30 @@ def split_local(name: str, known: Container[str] = ()) -> tuple[str, str | None]
 
     Elements of arrays have such names, too: those that are `known` are not local.
     """
-    found = None if name in known else _LOCAL.fullmatch(name)
-    return (name, None) if found is None else (found.group(1), found.group(2))
+    match = None if name in known else _LOCAL.fullmatch(name)
+    return (name, None) if match is None else (match.group(1), match.group(2))
 
 
 def of_every_entity(names: Iterable[object], known: Iterable[object]) -> list[tuple[str, str]]:
-    """Return which parameters names stand for, each with the name that was given.
+    """Return the parameters that names mean, each with the name in the argument.
 
-    The plain name of a local parameter stands for that of every entity that is not named itself.
+    The plain name of a local parameter means that of every entity that is not named itself.
 
     Examples
     --------
     >>> of_every_entity(["V", "ka", "ka[2]"], ["V", "ka[1]", "ka[2]", "ka[3]"])
     [('V', 'V'), ('ka[1]', 'ka'), ('ka[3]', 'ka'), ('ka[2]', 'ka[2]')]
     """
-    asked, have = [normal_name(n) for n in names], dict.fromkeys(normal_name(k) for k in known)
+    normal, have = [normal_name(n) for n in names], dict.fromkeys(normal_name(k) for k in known)
     out = []
-    for name in asked:
-        local = [] if name in have else [k for k in have if split_local(k)[0] == name and k not in asked]
+    for name in normal:
+        local = [] if name in have else [k for k in have if split_local(k)[0] == name and k not in normal]
         out += [(k, name) for k in local or [name]]
     return out
 
 
 class ByName(dict[str, Any]):
-    """Values by normal names, found under other spellings too."""
+    """Values by normal names; other spellings reach them too."""
 
     def __missing__(self, key: str) -> Any:
         normal = normal_name(key)

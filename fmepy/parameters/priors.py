@@ -1,4 +1,4 @@
-"""What is known of parameters beforehand: densities of one or of all, as -2 log density of a plain vector."""
+"""Priors of parameters: densities of single parameters or of all, as -2 log density of a plain vector."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fmepy.types import BoolVector, Vector
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prior:
-    """What is known of parameters beforehand, as -2 log density.
+    """A prior of parameters, as -2 log density.
 
     Attributes
     ----------
@@ -56,11 +56,11 @@ class Prior:
         return tuple(d for d in self.parts or () if d.has_kink)
 
     def at_kink(self, theta: Vector) -> BoolVector:
-        """Tell which parameters stand at the kink of their prior, where -2 log density has no second derivative."""
-        stands = np.zeros(theta.size, dtype=bool)
+        """Return which parameters are at the kink of their prior, where -2 log density has no second derivative."""
+        is_at = np.zeros(theta.size, dtype=bool)
         for d in self.kinked:
-            stands[d.at] = theta[d.at] == d.kink
-        return stands
+            is_at[d.at] = theta[d.at] == d.kink
+        return is_at
 
     def slope(self, theta: Vector) -> Vector:
         """Return the derivatives of `minus2log`, of priors that are independent."""
@@ -80,16 +80,16 @@ class Prior:
 
 
 def _number_of(prior: Callable[[Any], Any], parameters: Parameters, theta: Vector) -> float:
-    """Return what a user's function says of theta; ArgumentError where that is no number."""
+    """Return the value of a user's prior at theta; ArgumentError if that is no number."""
     try:
-        found = prior(parameters.given(theta))
+        result = prior(parameters.for_user(theta))
     except KeyError as error:
         raise ArgumentError(f"`prior` asks for {error}; there are {listed(parameters.names)}.") from error
     try:
-        (value,) = np.ravel(found).tolist()
+        (value,) = np.ravel(result).tolist()
         return float(value)
     except (TypeError, ValueError):
-        raise ArgumentError(f"`prior` returned {found!r}; -2 log density is needed, one number.") from None
+        raise ArgumentError(f"`prior` returned {result!r}; -2 log density is needed, one number.") from None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,7 +103,7 @@ class Density:
     lower, upper : float
         Its support; a finite end has a density, neither zero nor infinite.
     width : float
-        What counts as its width, positive: between its quartiles; infinite if it does not say.
+        Its width, positive: between its quartiles; infinite if it has none.
     with_slope : callable
         Its log density at a number, and the slope of that.
     kink : float
@@ -138,9 +138,9 @@ class Density:
             ) from None
         if not lower < upper:
             raise ParameterError(
-                f"`prior`: the distribution of {name!r} has no support ([{lower:g}, {upper:g}]); look at its arguments."
+                f"`prior`: the distribution of {name!r} has no support ([{lower:g}, {upper:g}]); check its arguments."
             )
-        # an end where the density is zero or infinite, or where rounding makes it so, is no place for a search
+        # a search must not reach an end where the density is zero or infinite, or is so by rounding
         inward = 1e-12 * (width if 0 < width < np.inf else 1.0)
         if np.isfinite(lower) and not np.isfinite(distribution.logpdf(lower)):
             lower += max(inward, 1e-15 * abs(lower))

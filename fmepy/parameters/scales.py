@@ -1,9 +1,9 @@
-"""On which scale parameters are: as they are, or logarithms, logits; a mark for estimates and draws.
+"""The scale of parameters (natural, logarithm, logit): a mark on estimates and draws.
 
 pandas hands the ``attrs`` of a table on to whatever is made of it: to rows, columns and samples, but to
-``np.exp(table)`` too, whose numbers are on another scale. So a mark keeps the numbers that it was put on, and counts
-for those alone: what has been transformed, shifted or averaged is taken as it comes, like everything that was typed by
-hand. A false alarm would be worse than silence.
+``np.exp(table)`` too, whose numbers are on another scale. So a mark holds the numbers that it was set for, and counts
+for those alone: transformed, shifted or averaged numbers are unmarked, like numbers typed by hand. A false alarm would
+be worse than silence.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Mark(dict[str, str | None]):
         self.numbers = numbers  # by parameter: its values in order; of a covariance: the table
 
     def __deepcopy__(self, memo: Any) -> Mark:
-        return self  # pandas copies `attrs` with every operation; nobody changes a mark
+        return self  # pandas copies `attrs` with every operation; marks are not changed
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mark, (dict(self), self.numbers)
 
 
-def marked(table: Labelled, kinds: Kinds | None) -> Labelled:
+def mark(table: Labelled, kinds: Kinds | None) -> Labelled:
     """Return a Series of parameters, or a table with one column each, with its scale; `kinds` None: it is not known."""
     if kinds is not None:
         names = [str(k) for k in (table.index if isinstance(table, pd.Series) else table.columns)]
@@ -50,8 +50,8 @@ def marked(table: Labelled, kinds: Kinds | None) -> Labelled:
     return table
 
 
-def sampled(draws: pd.DataFrame) -> pd.DataFrame:
-    """Return draws of a chain that know the parameters of the cost that it sampled: a model need not have them all."""
+def mark_sampled(draws: pd.DataFrame) -> pd.DataFrame:
+    """Return draws of a chain marked with the parameters of the sampled cost: a model need not have them all."""
     draws.attrs[_SAMPLED] = [str(k) for k in draws.columns]
     return draws
 
@@ -62,7 +62,7 @@ def foreign_columns(draws: Any, known: Iterable[str]) -> list[str]:
     return [name for name in own - set(known)]
 
 
-def marked_covariance(table: pd.DataFrame, kinds: Kinds | None) -> pd.DataFrame:
+def mark_covariance(table: pd.DataFrame, kinds: Kinds | None) -> pd.DataFrame:
     """Return a covariance with the scale of its parameters."""
     if kinds is not None:
         names = [str(k) for k in table.columns]
@@ -76,7 +76,7 @@ def scale_of(given: Any) -> dict[str, str | None]:
 
     Examples
     --------
-    >>> par = marked(pd.Series({"k": -0.7, "A": 2.0}), {"k": "log"})
+    >>> par = mark(pd.Series({"k": -0.7, "A": 2.0}), {"k": "log"})
     >>> scale_of(par), scale_of(np.exp(par)), scale_of(par[["k"]])
     ({'k': 'log', 'A': None}, {}, {'k': 'log'})
     """
@@ -114,8 +114,8 @@ def _scale_of_covariance(given: pd.DataFrame, mark: Mark) -> dict[str, str | Non
     return {n: mark[n] for n in names}
 
 
-def scale_taken(f: Any, names: Iterable[str]) -> dict[str, str | None] | None:
-    """Return the scale on which a model, a cost or a function takes its parameters; None if it does not say."""
+def expected_scale(f: Any, names: Iterable[str]) -> dict[str, str | None] | None:
+    """Return the scale on which a model, a cost or a function expects its parameters; None if unknown."""
     names = [str(n) for n in names]
     if callable(getattr(f, "bind", None)):
         kinds = getattr(f, "transforms", {})
@@ -123,26 +123,26 @@ def scale_taken(f: Any, names: Iterable[str]) -> dict[str, str | None] | None:
     return f.kinds_of(names) if callable(getattr(f, "kinds_of", None)) else None
 
 
-def check_scale(given: Any, taken: Kinds | pd.Series | None, argument: str) -> None:
-    """Refuse parameters, draws or a covariance on another scale than the one on which they are taken.
+def check_scale(given: Any, expected: Kinds | pd.Series | None, argument: str) -> None:
+    """Raise an error for parameters, draws or a covariance on another scale than the expected one.
 
     Parameters
     ----------
     given : any
-        What the user gave; without a mark it is taken as it comes.
-    taken : mapping, Series or None
+        The user's argument; without a mark its scale is not checked.
+    expected : mapping, Series or None
         Kinds by name; or the parameters of a model or cost, which bear theirs; None: not known.
     argument : str
-        What it is called in the message.
+        Its name in the message.
 
     Raises
     ------
     ParameterError
     """
-    if taken is None:
+    if expected is None:
         return
-    kinds: Kinds = taken.attrs.get(_KEY, {}) if isinstance(taken, pd.Series) else taken
-    known = set(map(str, taken.index)) if isinstance(taken, pd.Series) else set(taken)
+    kinds: Kinds = expected.attrs.get(_KEY, {}) if isinstance(expected, pd.Series) else expected
+    known = set(map(str, expected.index)) if isinstance(expected, pd.Series) else set(expected)
     wrong = {n: k for n, k in scale_of(given).items() if n in known and k != kinds.get(n)}
     if not wrong:
         return
@@ -162,10 +162,10 @@ def check_scale(given: Any, taken: Kinds | pd.Series | None, argument: str) -> N
     )
 
 
-def check_prior_scale(prior: Any, taken: Kinds | None) -> None:
-    """Refuse priors that say they are of parameters as they are, of a cost that takes them on another scale."""
+def check_prior_scale(prior: Any, expected: Kinds | None) -> None:
+    """Raise an error for priors on the natural scale, of a cost with parameters on another scale."""
     given = prior if isinstance(prior, Mapping) else {}
-    wrong = {n: k for n, k in (taken or {}).items() if k and getattr(given.get(n), "is_natural", False)}
+    wrong = {n: k for n, k in (expected or {}).items() if k and getattr(given.get(n), "is_natural", False)}
     if wrong:
         raise ParameterError(
             f"`prior`: those of {listed(wrong)} are densities of the parameters as they are; the cost takes "

@@ -23,7 +23,7 @@ def names_in_short(known: Sequence[str]) -> list[str]:
 
 
 def profile_of(name: str) -> str:
-    """Return the profile that a cell belongs to, O2 of ``O2[1]``; what is no cell as it is."""
+    """Return the profile that a cell belongs to, O2 of ``O2[1]``; another name as it is."""
     return name[: name.rindex("[")] if name.endswith("]") else name
 
 
@@ -34,7 +34,7 @@ def chosen(
 
     The name of a profile, ``O2``, is that of all its cells, ``O2[1]`` and so on; so is that of a local parameter.
 
-    With `is_set` none of them, or one twice, will not do.
+    With `is_set` an empty selection or a repeated name is an error.
 
     Raises
     ------

@@ -22,7 +22,7 @@ from fmepy.sensitivity.sensfun import SensFun
 from fmepy.types import Axes, BoolVector, Matrix
 from fmepy.vocabulary import own_words
 
-_OUT_OF_NOISE = 10.0  # times its noise a sensitivity has to be somewhere, else its direction is not known
+_OUT_OF_NOISE = 10.0  # times its noise, at least, for the direction of a column to be known
 _SHOWN = 60  # rows of a printed table; more are cut in the middle
 
 
@@ -87,14 +87,14 @@ def _shown(frame: pd.DataFrame) -> pd.DataFrame:
     half = _SHOWN // 2
     rows = frame if len(frame) <= _SHOWN else pd.concat([frame.iloc[:half], frame.iloc[-half:]])
     shown = two_digits(rows.iloc[:, :-1])
-    shown["collinearity"] = [_two(g) for g in rows.iloc[:, -1]]
+    shown["collinearity"] = [_two_significant(g) for g in rows.iloc[:, -1]]
     if len(rows) < len(frame):
         dots = pd.DataFrame([["..."] * shown.shape[1]], columns=shown.columns, index=["..."])
         shown = pd.concat([shown.iloc[:half], dots, shown.iloc[half:]])
     return shown
 
 
-def _two(value: float) -> str:
+def _two_significant(value: float) -> str:
     if not np.isfinite(value):
         return "Inf"
     return f"{value:.1f}" if value < 10 else f"{value:.0f}" if value < 1e5 else f"{value:.1e}"
@@ -247,13 +247,13 @@ def _ranges(sizes: Sequence[int]) -> str:
     return ", ".join(map(str, sizes))
 
 
-# --- what the sensitivities are given as; shared with `identifiability`
+# --- reading of sensitivities, shared with `identifiability`
 
 
 def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
     """Return names and matrix of sensitivities, the rows of the variables `which` alone.
 
-    Columns that do not stand out of their noise are zero; a warning names parameters without influence.
+    Columns that do not exceed their noise are set to zero; a warning names parameters without influence.
     """
     names, S, labels = _parts(sensfun)
     noise = sensfun.noise if isinstance(sensfun, SensFun) and sensfun.noise is not None else np.zeros(S.shape)
@@ -271,9 +271,9 @@ def sensitivities_of(sensfun: Any, which: Any) -> tuple[list[str], Matrix]:
     bad = np.flatnonzero(~np.isfinite(S).all(axis=0))
     if bad.size:
         raise ArgumentError(f"`sensfun`: the column {names[bad[0]]!r} holds values that are not finite.")
-    lost: BoolVector = np.all(np.abs(S) <= _OUT_OF_NOISE * noise, axis=0)
-    _warn_of_zeros(names, S, noise, lost)
-    return names, np.where(lost, 0.0, S)
+    is_noise: BoolVector = np.all(np.abs(S) <= _OUT_OF_NOISE * noise, axis=0)
+    _warn_of_zeros(names, S, noise, is_noise)
+    return names, np.where(is_noise, 0.0, S)
 
 
 def _parts(sensfun: Any) -> tuple[list[str], Matrix, NDArray[Any] | None]:
@@ -298,18 +298,18 @@ def _matrix(table: Any) -> Matrix:
         ) from None
 
 
-def _warn_of_zeros(names: Sequence[str], S: Matrix, noise: Matrix, lost: BoolVector) -> None:
+def _warn_of_zeros(names: Sequence[str], S: Matrix, noise: Matrix, is_noise: BoolVector) -> None:
     """Warn of parameters without any influence, by name."""
     zero = np.all(S == 0, axis=0)
     for these, what in (
         (zero, "are all zero"),
-        (lost & ~zero, "do not stand out of their own noise and count as zero"),
+        (is_noise & ~zero, "do not exceed their own noise and count as zero"),
     ):
         if not these.any():
             continue
         one = these.sum() == 1
         least = ""
-        if what[0] == "d":
+        if these is not zero:
             j = int(np.flatnonzero(these)[0])
             least = f" (of {names[j]!r} at most {np.abs(S[:, j]).max():.1e}, noise {noise[:, j].max():.1e})"
         warn(

@@ -5,8 +5,8 @@ For the sensitivity matrix S (n_obs, n_par) and a set K of its columns (Brun et 
     s_j = S_j / |S_j|                          columns of length 1
     gamma_K = 1 / sqrt(lambda_min(s_K' s_K)) = 1 / sigma_min(s_K)
 
-gamma says by how much a change of one parameter can be made up for by the others of the set: down to a fraction of
-1 / gamma of its effect. 1 is orthogonal, infinite is exactly dependent; larger sets that contain K have no smaller one.
+The other parameters of the set can compensate a change of one down to a fraction 1 / gamma of its effect. 1 is
+orthogonal, infinite is exactly dependent; larger sets that contain K have no smaller one.
 
 Eigenvalues of s's are good to about 1e-15, which is worth little where gamma is large; there sigma_min is taken from a
 singular value decomposition of the columns themselves (after one QR of s, which shortens them to n_par rows).
@@ -173,7 +173,7 @@ def inflation(matrix: Normalised) -> tuple[Vector, Matrix, Vector]:
 
 # --- the smallest eigenvalue of many small matrices
 
-_ARRIVED = 1e-9  # relative to the largest eigenvalue: the next step, cubically smaller, would be below rounding
+_CONVERGED = 1e-9  # relative to the largest eigenvalue: the next step, cubically smaller, would be below rounding
 _MOST_STEPS = 40
 
 
@@ -243,6 +243,6 @@ def _smallest_root(d: Matrix, e2: Matrix) -> Vector:
             step = n / (s + np.sqrt(np.maximum((n - 1) * (n * h - s * s), 0)))
             usable = np.isfinite(step) & (step > 0) & (s > 0)
             root = np.where(usable, root + step, root)
-            if not np.any(usable & (step > _ARRIVED * size)):
+            if not np.any(usable & (step > _CONVERGED * size)):
                 break
     return root

@@ -1,4 +1,4 @@
-"""Derivatives of a function of a vector by differences, the runs spread where they are wanted."""
+"""Derivatives of a function of a vector by differences, with the runs on workers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fmepy.parameters.named import Parameters, as_bounds, check_inside
 from fmepy.types import Matrix, UserBounds, Vector
 
 _ROUNDING = 4e-16  # of a difference, relative to what is subtracted
-_FAINT = 100.0  # times its noise: below that a derivative is looked at once more
+_FAINT = 100.0  # times its noise: a smaller derivative is computed once more
 _LONG = 1e-2  # of a parameter's size
 _SMALL = 1e-4  # of an output's size, by which it changes if a parameter does by its own
 
@@ -30,15 +30,15 @@ Box = tuple[Vector, Vector]  # lower and upper bounds
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Derivatives:
-    """A matrix of derivatives and how it was made.
+    """A matrix of derivatives, its method and its noise.
 
     Attributes
     ----------
     matrix : ndarray, shape (n_row, n_par)
     method : str
     noise : ndarray, shape (n_row, n_par)
-        What each of them may be in error by, about: of differences the noise of the function over the step, of exact
-        ones a last digit of the output for a change of the parameter by its size.
+        The approximate error of each: of differences the noise of the function over the step, of exact ones a last
+        digit of the output for a change of the parameter by its size.
     """
 
     matrix: Matrix
@@ -46,11 +46,11 @@ class Derivatives:
     noise: Matrix
 
 
-def of_its_own(
+def own_derivatives(
     own: Callable[[Vector], Matrix], theta: Vector, values: Vector, size: Vector, box: Box, method: str,
     tolerance: float | None,
 ) -> Derivatives:  # fmt: skip
-    """Return the derivatives that a model or a cost takes itself.
+    """Return the derivatives that a model or a cost computes itself.
 
     Parameters
     ----------
@@ -60,8 +60,8 @@ def of_its_own(
         What counts as one unit of each value.
     tolerance : float or None
         None for exact ones, which are rounded in the last digit of the output, for a change of the parameter by its
-        size. Of differences the tolerance of their runs: a solver's error depends on every parameter. Columns that are
-        small are also taken once more where their parameters are moved a little: what is real is about the same there.
+        size. Of differences the tolerance of their runs: a solver's error depends on every parameter. Small
+        columns are computed once more with their parameters moved a little: real effects stay about the same there.
     """
     matrix, size = own(theta), np.where(size > 0, size, 1.0)
     noise = _over(_ROUNDING * np.abs(values), np.abs(theta))
@@ -70,10 +70,10 @@ def of_its_own(
     if tolerance is None or not faint.any():
         return Derivatives(matrix, method, noise)
     noise = np.maximum(noise, tolerance * size[:, None] / width)
-    beside = np.clip(theta + np.where(faint, _LONG * width, 0.0), *box)
+    moved = np.clip(theta + np.where(faint, _LONG * width, 0.0), *box)
     try:
-        apart = (own(beside) - matrix)[:, faint] / size[:, None]
-        noise[:, faint] = np.maximum(noise[:, faint], size[:, None] * np.sqrt(np.mean(apart**2, axis=0)))
+        change = (own(moved) - matrix)[:, faint] / size[:, None]
+        noise[:, faint] = np.maximum(noise[:, faint], size[:, None] * np.sqrt(np.mean(change**2, axis=0)))
     except SimulationError:
         pass
     return Derivatives(matrix, method, noise)
@@ -104,39 +104,38 @@ class DifferenceRuns:
 
     def differences(
         self, run: Function, theta: Vector, names: Sequence[str], values: Vector, size: Vector, box: Box,
-        beside: Vector | float = 0.0,
+        subtracted: Vector | float = 0.0,
     ) -> Derivatives:  # fmt: skip
         """Return derivatives by differences: with the step that fits the noise of the function, or with `tiny`.
 
-        At an end of the `box`, or beside a run that fails where differences are not forward ones, the other side
-        serves.
+        At an end of the `box`, or where a run on one side fails (central differences), the other side is used.
 
         Parameters
         ----------
         values : ndarray, shape (n_row,)
-            The function at theta; they come from `run`, as what is compared with them does.
+            The function at theta, computed by `run` like the values it is compared with.
         size : ndarray, shape (n_row,)
             What counts as one unit of each value: noise is measured in these.
-        beside : ndarray, optional
-            Numbers that take part in the values, and so in how they are rounded.
+        subtracted : ndarray, optional
+            Numbers that were subtracted in the values, for their rounding.
         """
-        level = np.abs(values) + np.abs(beside)
+        level = np.abs(values) + np.abs(subtracted)
         question = {"parameters": names, "values of the parameters": theta, "sum of the outputs": values.sum()}
         with self.tasks.evaluations({**question, "number of outputs": values.size}) as known:
-            why: list[str] = []
-            evaluate = partial(self._evaluated, run, known, why)
+            reasons: list[str] = []
+            evaluate = partial(self._evaluate, run, known, reasons)
             if self.tiny is None:
                 return _fitting_differences(partial(known.evaluate, "run", run), evaluate, theta, names, values, size,
-                                            level, box, why)  # fmt: skip
+                                            level, box, reasons)  # fmt: skip
             steps = roomy_steps(np.where(theta == 0, self.tiny, np.abs(theta) * self.tiny), *box)
-            matrix = _taken(evaluate, theta, steps, box, names, False, values, why)
+            matrix = _difference_matrix(evaluate, theta, steps, box, names, False, values, reasons)
             return Derivatives(matrix, f"forward, tiny={self.tiny:g}", _over(_ROUNDING * level, steps))
 
-    def _evaluated(
-        self, run: Function, known: Evaluations, why: list[str], points: Sequence[Vector]
+    def _evaluate(
+        self, run: Function, known: Evaluations, reasons: list[str], points: Sequence[Vector]
     ) -> list[Vector | None]:
-        """Return the function at each row; None where it failed, as `why` says then, or is not finite."""
-        there = {i: (True, value) for i, p in enumerate(points) if (value := known.find("run", p)) is not None}
+        """Return the function at each row; None where it failed (then `reasons` has why) or is not finite."""
+        stored = {i: (True, value) for i, p in enumerate(points) if (value := known.find("run", p)) is not None}
         began, done = time.perf_counter(), count(1)
 
         def keep(i: int, outcome: tuple[bool, Any]) -> None:
@@ -144,40 +143,40 @@ class DifferenceRuns:
             if outcome[0]:
                 known.keep(seconds, outcome[1], "run", points[i])
 
-        runs = spread(run, list(points), executor=self.executor, progress=self.progress, known=there, keep=keep)
+        runs = spread(run, list(points), executor=self.executor, progress=self.progress, known=stored, keep=keep)
         if runs.interrupted:  # derivatives to some of the parameters are no result
             raise KeyboardInterrupt
         broken = runs.failures[~runs.failures["error"].isin(["SimulationError", "WorkerDied"])]
         if len(broken):
             first = broken.iloc[0]
             raise ArgumentError(f"`func`: a run for the differences ended with {first['error']}: {first['message']}")
-        why += runs.failures["message"].tolist()
+        reasons += runs.failures["message"].tolist()
         return [None if r is None or not np.isfinite(r).all() else r for r in runs.results]
 
 
 def _fitting_differences(
     run: Function, evaluate: Any, theta: Vector, names: Sequence[str], values: Vector, size: Vector, level: Vector,
-    box: Box, why: Sequence[str],
+    box: Box, reasons: Sequence[str],
 ) -> Derivatives:  # fmt: skip
     """Return differences whose step fits the noise of the function, see `fmepy.numerics.differences`.
 
-    A parameter whose differences do not stand out of the noise is asked once more, with a step of a hundredth of its
-    size. What is real stays; of noise there remains as little as the step is longer, which is its noise then.
+    Differences that do not exceed their noise are taken once more with a step of a hundredth of the parameter: real
+    effects stay, and noise shrinks as the step grows.
     """
 
     def one(point: Vector) -> Vector | None:
         if np.array_equal(point, theta):
             return values / size
         try:
-            found = run(point) / size
+            outputs = run(point) / size
         except SimulationError:
             return None
-        return found if np.isfinite(found).all() else None
+        return outputs if np.isfinite(outputs).all() else None
 
     fitting = measured_noise(one, theta, *box, scalar=False)
     smallest = magnitudes(theta, *box) * np.where(theta == 0, 1.0, 1e-3)
     steps = roomy_steps(fitting.step * np.maximum(np.abs(theta), smallest), *box)
-    matrix = _taken(evaluate, theta, steps, box, names, fitting.central, values, why)
+    matrix = _difference_matrix(evaluate, theta, steps, box, names, fitting.central, values, reasons)
     error = _ROUNDING * level
     if fitting.noise >= NOISE_FREE:
         error = np.maximum(error, fitting.absolute * size)
@@ -189,8 +188,8 @@ def _fitting_differences(
         further = derivatives(evaluate, theta, long, *box, central=True, base=values)
         for j in np.flatnonzero(long):
             if further[j] is not None:
-                apart = (matrix[:, j] - further[j]) / size * (steps[j] / long[j])
-                noise[:, j] = np.maximum(error / long[j], size * np.sqrt(np.mean(apart**2)))
+                change = (matrix[:, j] - further[j]) / size * (steps[j] / long[j])
+                noise[:, j] = np.maximum(error / long[j], size * np.sqrt(np.mean(change**2)))
                 matrix[:, j] = further[j]
     kind = "central" if fitting.central else "forward"
     return Derivatives(matrix, f"differences ({kind}, relative step {fitting.step:.1e})", noise)
@@ -201,16 +200,16 @@ def _over(error: Vector, steps: Vector) -> Matrix:
     return error[:, None] / np.where(steps > 0, steps, np.inf)
 
 
-def _taken(
+def _difference_matrix(
     evaluate: Any, theta: Vector, steps: Vector, box: Box, names: Sequence[str], central: bool, values: Vector,
-    why: Sequence[str],
+    reasons: Sequence[str],
 ) -> Matrix:  # fmt: skip
     columns = derivatives(evaluate, theta, steps, *box, central=central, base=values)
     for name, column in zip(names, columns, strict=True):
         if column is None:
             raise SimulationError(
-                f"No derivative with respect to {name!r} could be taken: the runs beside these parameters failed"
-                f"{f', the last: {sentence(why[-1])}' if why else '.'} Try func(p) there by hand, or another `tiny`.",
+                f"No derivative with respect to {name!r} could be taken: the runs near these parameters failed"
+                f"{f', the last: {sentence(reasons[-1])}' if reasons else '.'} Try func(p) there, or another `tiny`.",
                 parameters=dict(zip(names, map(float, theta), strict=True)),
             )
     return np.column_stack(columns)

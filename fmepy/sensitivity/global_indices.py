@@ -1,4 +1,4 @@
-"""global_indices: how much of the spread of an output is due to which parameter, over their whole ranges.
+"""global_indices: shares of the variance of an output that parameters cause, over their whole ranges.
 
 Designs are SALib's, and so are the estimators of two methods; the runs go through `run_many`. Each method is one
 `_Method`: a design in blocks of rows, and an analysis of one output::
@@ -11,8 +11,8 @@ Designs are SALib's, and so are the estimators of two methods; the runs go throu
              blocks (trajectories) of n_par + 1 runs
     fast     S1 and ST from the spectrum along a search curve; one block (curve) per parameter
 
-**Failed runs.** An estimator needs whole blocks. A block that holds a failed run is left out, for all outputs; how many
-is told. On a search curve nothing can be left out: the indices of that parameter are NaN.
+**Failed runs.** An estimator needs whole blocks. A block with a failed run is left out, for all outputs; the result
+has their number. On a search curve nothing can be left out: the indices of that parameter are NaN.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pandas as pd
 
 from fmepy.checks import as_rng, whole_number
 from fmepy.costs.user_function import as_simulator, is_ours
-from fmepy.errors import ArgumentError, FmepyError, ParameterError, SimulationError, check_choice
+from fmepy.errors import ArgumentError, FmepyError, SimulationError, check_choice
 from fmepy.models.bound_simulator import ChosenOutputs, Simulator
 from fmepy.montecarlo.samplers import Ranges, as_ranges
 from fmepy.parallel import spread
@@ -98,7 +98,7 @@ class GlobalIndices(Framed):
         return plot_global_indices(self, which, axes=axes, **kwargs)
 
     def told(self) -> str:
-        """Return how many runs there were and what failed."""
+        """Return the number of runs and the failures, as text."""
         text = f"{self.method}: {self.runs} runs"
         if len(self.failures):
             what = "curves of" if self.method == "fast" else "blocks of"
@@ -109,15 +109,15 @@ class GlobalIndices(Framed):
         return text
 
     def shown(self) -> list[str | Part]:
-        """Return the indices with two digits, how many runs they are of and what failed."""
+        """Return the indices with two digits, the number of runs, and the failures."""
         if len(self.frame) <= _MOST_ROWS:
             return [table(two_digits(self.frame)), f"({self.told()})"]
         ends = pd.concat([self.frame.head(_MOST_ROWS // 2), self.frame.tail(_MOST_ROWS // 2)])
-        told = f"({len(self.frame)} rows; the first and last {_MOST_ROWS // 2} are shown)"
-        return [table(two_digits(ends)), told, f"({self.told()})"]
+        note = f"({len(self.frame)} rows; the first and last {_MOST_ROWS // 2} are shown)"
+        return [table(two_digits(ends)), note, f"({self.told()})"]
 
 
-@interruptible(lambda found: f"{found.told()}.")
+@interruptible(lambda result: f"{result.told()}.")
 def global_indices(
     func: Any,
     parRange: Any,
@@ -175,9 +175,9 @@ def global_indices(
 
     Notes
     -----
-    A run counts as failed if it raises, or if one of the chosen outputs is not finite. What is left out is told at
-    WARNING level by the logger ``fmepy.sensitivity``, and in the result. Leaving out blocks is leaving out a part of
-    the ranges: the indices are those of the part where the model runs.
+    A run counts as failed if it raises an error, or if one of the chosen outputs is not finite. The result, and the
+    logger ``fmepy.sensitivity`` at WARNING level, report the blocks left out. Leaving out blocks is leaving out a part
+    of the ranges: the indices are those of the part where the model runs.
 
     For "fast" there are no intervals: SALib's bootstrap along a curve is known to be unreliable.
 
@@ -198,7 +198,7 @@ def global_indices(
     1         b  0.8  0.8
     """
     check_choice(method, _METHODS, "method")
-    ranges = _ranges(parRange)
+    ranges = as_ranges(parRange, varying=True)
     names = list(ranges.names)
     _check_num(num, method)
     try:
@@ -208,7 +208,7 @@ def global_indices(
     start = ranges.middle.to_dict() if parms is None and not is_ours(func) else parms
     rng = as_rng(seed)
     kind = _METHODS[method](ranges, int(num), rng)
-    simulator = as_simulator(func, start, varied=names, args=args, kwargs=kwargs)
+    simulator = as_simulator(func, start, varied=names, argument="parRange", args=args, kwargs=kwargs)
     variables = chosen(sensvar, simulator.var_names, "sensvar", "variable", is_set=True)
     columns = np.array([simulator.var_names.index(v) for v in variables])
     runs = spread(ChosenOutputs(simulator, columns), list(kind.design), executor=executor, progress=progress)
@@ -255,8 +255,8 @@ class _Analysis:
         self.kind, self.usable = kind, usable
 
     def __call__(self, y: Vector, rng: np.random.Generator) -> dict[str, Vector]:
-        seen = y[np.isfinite(y)]
-        if np.ptp(seen) <= 1e-12 * np.abs(seen).max():
+        finite = y[np.isfinite(y)]
+        if np.ptp(finite) <= 1e-12 * np.abs(finite).max():
             return dict.fromkeys(self.kind.columns, np.full(self.kind.n_par, np.nan))
         return self.kind.analyse(y, self.usable, int(rng.integers(1, 2**31)))
 
@@ -279,9 +279,9 @@ class _Method:
         self.n_par = len(ranges.names)
         bounds = np.column_stack((ranges.low, ranges.high)).tolist()
         self.problem = {"num_vars": self.n_par, "names": list(ranges.names), "bounds": bounds}
-        self.design, self.n_rows = self.sampled(num, rng)
+        self.design, self.n_rows = self.sample(num, rng)
 
-    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+    def sample(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
         """Return the design and the number of rows of a block."""
         raise NotImplementedError
 
@@ -293,7 +293,7 @@ class _Method:
 class _Sobol(_Method):
     columns = ("S1", "S1_conf", "ST", "ST_conf")
 
-    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+    def sample(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
         from SALib.sample import sobol
 
         return sobol.sample(self.problem, num, calc_second_order=False, seed=rng), self.n_par + 2
@@ -321,7 +321,7 @@ def _resampled(n: int, seed: int) -> Matrix:
 class _Morris(_Method):
     columns = ("mu", "mu_star", "mu_star_conf", "sigma")
 
-    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+    def sample(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
         from SALib.sample import morris
 
         return morris.sample(self.problem, num, num_levels=_LEVELS, seed=rng), self.n_par + 1
@@ -337,7 +337,7 @@ class _Morris(_Method):
 class _Fast(_Method):
     columns = ("S1", "ST")
 
-    def sampled(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
+    def sample(self, num: int, rng: np.random.Generator) -> tuple[Matrix, int]:
         from SALib.sample import fast_sampler
 
         return fast_sampler.sample(self.problem, num, M=_HARMONICS, seed=rng), num
@@ -355,15 +355,6 @@ class _Fast(_Method):
 
 
 _METHODS: dict[str, type[_Method]] = {"sobol": _Sobol, "morris": _Morris, "fast": _Fast}
-
-
-def _ranges(parRange: Any) -> Ranges:
-    """Return ranges that a parameter can vary in."""
-    ranges = as_ranges(parRange)
-    for name, low, high in zip(ranges.names, ranges.low, ranges.high, strict=True):
-        if not low < high:
-            raise ParameterError(f"`parRange`: {name!r} goes from {low:g} to {high:g}; min < max is needed.")
-    return ranges
 
 
 def _check_num(num: Any, method: str) -> None:

@@ -1,4 +1,4 @@
-r"""identifiability: what sensitivities say of the parameters together, without trying all subsets.
+r"""identifiability: which parameters sensitivities determine together, without trying all subsets.
 
 With columns of length 1, s_j = S_j / |S_j|, and s = U diag(sigma) V'::
 
@@ -42,8 +42,8 @@ class Identifiability(Framed):
     Attributes
     ----------
     frame : DataFrame
-        One row per parameter: value, scale, L2 (importance), vif (variance inflation: 1 alone, infinite if others make
-        up for it wholly), std_error (expected; in the parameter's unit), relative (std_error / abs(value)).
+        One row per parameter: value, scale, L2 (importance), vif (variance inflation: 1 alone, infinite if others
+        compensate it wholly), std_error (expected; in the parameter's unit), relative (std_error / abs(value)).
     collinearity : float
         Of all parameters together.
     threshold : float
@@ -91,7 +91,7 @@ class Identifiability(Framed):
         return plot_identifiability(self, axes=axes, **kwargs)
 
     def shown(self) -> list[str | Part]:
-        """Return the table, whether all parameters together are identifiable, and if not what is undetermined."""
+        """Return the table, whether all parameters together are identifiable, and the undetermined combinations."""
         verdict = "identifiable" if self.collinearity < self.threshold else "NOT identifiable"
         together = f"All {len(self.frame)} together: collinearity {_number(self.collinearity)}, {verdict}"
         parts: list[str | Part] = [table(two_digits(self.frame)), "", f"{together} (threshold {self.threshold:g})."]
@@ -116,7 +116,7 @@ def _number(value: float) -> str:
 
 
 def _in_words(names: Any, components: Any) -> str:
-    size = np.round(np.abs(np.asarray(components, dtype=float)), 8)  # so that rounding does not decide on the order
+    size = np.round(np.abs(np.asarray(components, dtype=float)), 8)  # so that rounding does not change the order
     order = [i for i in np.argsort(-size, kind="stable") if size[i] >= _NAMED]
     return " ".join(f"{components[i]:+.2f} {names[i]}" for i in order)
 
@@ -165,7 +165,7 @@ def identifiability(
     not collinear (Brun et al. 2001, eq. 6). A set with a column of zeros is never identifiable. A combination is
     reported if its collinearity reaches the threshold.
 
-    FME has nothing of the kind: there the user reads it off `collin` and `summary`.
+    FME has no such function: there the user reads it from `collin` and `summary`.
 
     References
     ----------
@@ -229,40 +229,40 @@ _Sets = list[tuple[tuple[int, ...], float, float]]  # positions, collinearity, r
 
 def _largest_sets(S: Matrix, matrix: Normalised, threshold: float, maxcomb: float) -> tuple[_Sets, bool]:
     """Return the largest sets below the threshold, the most important first, and whether all sets were tried."""
-    alive, maxcomb = np.flatnonzero(~matrix.is_zero), positive_number(maxcomb, "maxcomb", " of sets", finite=False)
-    greedy = _one_by_one(matrix, list(map(int, alive)), threshold)
+    active, maxcomb = np.flatnonzero(~matrix.is_zero), positive_number(maxcomb, "maxcomb", " of sets", finite=False)
+    greedy = _greedy_set(matrix, list(map(int, active)), threshold)
     is_exhaustive = True
     # singular values interlace: a set of n columns has none of its n above sigma_n of all columns
     sigma = np.linalg.svd(matrix.R, compute_uv=False)
-    for n in range(min(len(alive), int(np.sum(sigma * threshold > 1))), 0, -1):
-        if comb(len(alive), n) >= maxcomb:
-            if n == len(greedy):  # nothing above it could be tried, and this one is known to do
+    for n in range(min(len(active), int(np.sum(sigma * threshold > 1))), 0, -1):
+        if comb(len(active), n) >= maxcomb:
+            if n == len(greedy):  # larger sets could not be tried, and this one is identifiable
                 break
             is_exhaustive = False
             continue
-        found: list[tuple[tuple[int, ...], float]] = []
-        for block in subset_blocks(len(alive), n):
-            gamma = collinearities(matrix, alive[block])
-            found += [(tuple(map(int, alive[block[i]])), float(gamma[i])) for i in np.flatnonzero(gamma < threshold)]
-        if found:
-            return _ranked(S, found), is_exhaustive
-        is_exhaustive = True  # where no set of this size will do, no larger one does
+        sets: list[tuple[tuple[int, ...], float]] = []
+        for block in subset_blocks(len(active), n):
+            gamma = collinearities(matrix, active[block])
+            sets += [(tuple(map(int, active[block[i]])), float(gamma[i])) for i in np.flatnonzero(gamma < threshold)]
+        if sets:
+            return _ranked(S, sets), is_exhaustive
+        is_exhaustive = True  # if no set of this size is identifiable, no larger one is
     if not greedy:
         return [], is_exhaustive
     return _ranked(S, [(tuple(greedy), float(collinearities(matrix, np.array([greedy]))[0]))]), False
 
 
-def _one_by_one(matrix: Normalised, left: list[int], threshold: float) -> list[int]:
+def _greedy_set(matrix: Normalised, members: list[int], threshold: float) -> list[int]:
     """Return the parameters that remain when the most inflated ones are left out until the rest is identifiable."""
-    while left and collinearities(matrix, np.array([left]))[0] >= threshold:
-        _, _, vif = inflation(Normalised(matrix.s[:, left]))
-        del left[int(np.argmax(vif))]
-    return left
+    while members and collinearities(matrix, np.array([members]))[0] >= threshold:
+        _, _, vif = inflation(Normalised(matrix.s[:, members]))
+        del members[int(np.argmax(vif))]
+    return members
 
 
-def _ranked(S: Matrix, found: Sequence[tuple[tuple[int, ...], float]]) -> _Sets:
-    out = [(members, gamma, _rho(S[:, list(members)])) for members, gamma in found]
-    # six digits, then the order of the parameters: rounding does not decide between equals
+def _ranked(S: Matrix, sets: Sequence[tuple[tuple[int, ...], float]]) -> _Sets:
+    out = [(members, gamma, _rho(S[:, list(members)])) for members, gamma in sets]
+    # six digits, then the order of the parameters, so that rounding does not order equal sets
     return sorted(out, key=lambda item: (-float(f"{item[2]:.5e}"), item[0]))
 
 

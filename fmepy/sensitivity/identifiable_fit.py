@@ -33,7 +33,7 @@ from fmepy.sensitivity.identifiability import Identifiability, identifiability
 from fmepy.sensitivity.sensfun import sensFun
 from fmepy.types import UserBounds, UserParameters, Vector
 
-_EQUAL = 0.01  # sets whose importance differs by less are equals: else rounding would send the loop from one to another
+_EQUAL = 0.01  # sets whose importance differs by less are equal: else rounding would make the loop alternate
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -47,11 +47,11 @@ class IdentifiableFit(Shown):
     selected : tuple of str
         The set.
     parms : Series
-        All candidates: the selected at their estimates, the others where they were held.
+        All candidates: the selected ones at their estimates, the others at their fixed values.
     stable : bool
         True if the selection at the end is the one that was fitted.
     message : str
-        Why it ended.
+        How it ended.
     history : DataFrame
         One row per step: the parameters, their number N, collinearity of the set (at the values before the fit), of all
         candidates, `ssr` (of a likelihood `minus2loglik`) and `converged` of the fit.
@@ -124,8 +124,8 @@ def identifiable_fit(
 
     Notes
     -----
-    If a set comes back that was left before, the loop would go on for ever: it ends there with ``stable=False``, and of
-    the fits of the cycle the one with the lowest cost is returned.
+    If an earlier set is selected again, the loop would never end: it stops there with ``stable=False``, and returns the
+    fit with the lowest cost of the cycle.
 
     FME names the loop (its manual sends the user from `collin` to `modFit` and back) but has no function for it.
 
@@ -152,31 +152,30 @@ def identifiable_fit(
     user = {"args": args, "kwargs": kwargs}
     of_selection, of_fit = {"threshold": threshold, "maxcomb": maxcomb}, {"method": method, "control": control}
     loop = _Loop(cost, p, lower, upper, user, of_selection, of_fit)
-    steps: list[_Round] = []
-    chosen, found = loop.select(())
+    steps: list[_FitStep] = []
+    chosen, analysis = loop.select(())
     message, stable = f"Stopped after max_steps={max_steps} fits: the selection still changes.", False
     interrupted = False
     try:
         for _ in range(int(max_steps)):
-            steps.append(loop.fit(chosen, found))
-            chosen, found = loop.select(chosen)
+            steps.append(loop.fit(chosen, analysis))
+            chosen, analysis = loop.select(chosen)
             if chosen == steps[-1].parameters:
                 stable, message = True, f"Stable after {len(steps)} {'fit' if len(steps) == 1 else 'fits'}."
                 break
             if chosen in [s.parameters for s in steps]:
                 first = [s.parameters for s in steps].index(chosen)
                 message = (
-                    f"The selection goes in a circle of {len(steps) - first} sets; the fit with the lowest cost is "
-                    "given."
+                    f"The selection cycles through {len(steps) - first} sets; the fit with the lowest cost is returned."
                 )
                 best = min(steps[first:], key=lambda s: s.fit.deviance)
                 loop.theta, steps = best.theta, [*steps, best] if best is not steps[-1] else steps
-                _, found = loop.select(best.parameters)
+                _, analysis = loop.select(best.parameters)
                 break
     except KeyboardInterrupt:
         if not (steps and outermost()):
             raise
-        interrupted, message = True, f"Interrupted by Ctrl-C; the last of {len(steps)} fits that were done is given."
+        interrupted, message = True, f"Interrupted by Ctrl-C; the last of {len(steps)} completed fits is returned."
     last = steps[-1]
     return IdentifiableFit(
         fit=last.fit,
@@ -185,29 +184,29 @@ def identifiable_fit(
         stable=stable,
         message=message,
         history=_history(steps),
-        identifiability=found,
+        identifiability=analysis,
         interrupted=interrupted,
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Round:
+class _FitStep:
     parameters: tuple[str, ...]
-    found: Identifiability
+    analysis: Identifiability
     fit: ModFit
     theta: Vector
 
 
-def _history(steps: Sequence[_Round]) -> pd.DataFrame:
+def _history(steps: Sequence[_FitStep]) -> pd.DataFrame:
     rows = []
     for s in dict.fromkeys(steps):
-        gamma = s.found.sets.iloc[:, -2].to_numpy()[s.found.largest.index(s.parameters)]
+        gamma = s.analysis.sets.iloc[:, -2].to_numpy()[s.analysis.largest.index(s.parameters)]
         rows.append(
             {
                 "parameters": s.parameters,
                 "N": len(s.parameters),
                 "collinearity": float(gamma),
-                "collinearity_all": s.found.collinearity,
+                "collinearity_all": s.analysis.collinearity,
                 "minus2loglik" if s.fit.is_scalar else "ssr": s.fit.deviance,
                 "converged": s.fit.converged,
             }
@@ -216,7 +215,7 @@ def _history(steps: Sequence[_Round]) -> pd.DataFrame:
 
 
 class _Loop:
-    """The candidates with their present values, and the two things that are done with them."""
+    """The candidates with their present values; selects a set of them, and fits it."""
 
     def __init__(self, cost: Any, p: Any, lower: Any, upper: Any, user: Any, of_selection: Any, of_fit: Any) -> None:
         self.cost, self.user, self.of_selection, self.of_fit = cost, user, of_selection, of_fit
@@ -234,9 +233,9 @@ class _Loop:
         self.is_likelihood = objective.is_scalar
 
     def select(self, before: tuple[str, ...]) -> tuple[tuple[str, ...], Identifiability]:
-        """Return the set to fit at the present values; of equals the one most like the set `before`."""
+        """Return the set to fit at the present values; of equal sets the one most like the set `before`."""
         names = self.parameters.names
-        present: Any = self.parameters.given(self.theta)
+        present: Any = self.parameters.for_user(self.theta)
         # a candidate at zero still has an influence: its column is taken per unit of the parameter
         scale = {n: v if v != 0 else 1.0 for n, v in zip(names, self.theta, strict=True)}
         weighted = not self.is_likelihood
@@ -244,14 +243,14 @@ class _Loop:
             self.cost, present, parscale=scale, weighted=weighted, varscale=None if weighted else 1.0,
             lower=list(self.lower), upper=list(self.upper), **self.user,
         )  # fmt: skip
-        found = identifiability(sens, **self.of_selection)
-        if not found.largest:
+        analysis = identifiability(sens, **self.of_selection)
+        if not analysis.largest:
             raise ArgumentError("None of the candidates has any influence on the data: there is nothing to fit.")
-        rho = found.sets.iloc[:, -1].to_numpy()  # by position: a parameter may have any name
-        equals = [s for s, r in zip(found.largest, rho, strict=True) if r >= (1 - _EQUAL) * rho[0]]
-        return max(equals, key=lambda s: len(set(s) & set(before))), found
+        rho = analysis.sets.iloc[:, -1].to_numpy()  # by position: a parameter may have any name
+        equals = [s for s, r in zip(analysis.largest, rho, strict=True) if r >= (1 - _EQUAL) * rho[0]]
+        return max(equals, key=lambda s: len(set(s) & set(before))), analysis
 
-    def fit(self, chosen: tuple[str, ...], found: Identifiability) -> _Round:
+    def fit(self, chosen: tuple[str, ...], analysis: Identifiability) -> _FitStep:
         """Fit the chosen parameters, and move the present values there."""
         at = [self.parameters.names.index(n) for n in chosen]
         f: Any
@@ -262,4 +261,4 @@ class _Loop:
         start = {n: float(self.theta[i]) for n, i in zip(chosen, at, strict=True)}
         fit = modFit(f, start, lower=list(self.lower[at]), upper=list(self.upper[at]), **self.of_fit)
         self.theta = replaced(self.theta, at, fit.par.to_numpy(dtype=float))
-        return _Round(chosen, found, fit, self.theta)
+        return _FitStep(chosen, analysis, fit, self.theta)

@@ -1,4 +1,4 @@
-"""What sensFun differentiates: the variables of a model, or the modelled values at the data of a cost, in rows."""
+"""The outputs that sensFun differentiates, in rows: variables of a model, or modelled values at the data of a cost."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from fmepy.numerics.covariance import root_of
 from fmepy.numerics.differences import replaced
 from fmepy.parameters.named import as_parameters
 from fmepy.parameters.selection import chosen
-from fmepy.sensitivity.differences import Derivatives, DifferenceRuns, of_its_own
+from fmepy.sensitivity.differences import Derivatives, DifferenceRuns, own_derivatives
 from fmepy.tables.sheet import calendar_of
 from fmepy.types import Matrix, Vector
 
 _OWN_DIFFERENCES = "differences (central, relative step and tolerances chosen by the model)"
 _OF_LOGARITHMS = {"log": 1.0, "log10": 1 / np.log(10)}
 _TIGHTENED = 1e-3  # what a model takes its own differences with, of its relative tolerance
-_TOLD = {True: "exact", False: _OWN_DIFFERENCES, None: "the cost's own Jacobian"}
+_METHOD_TEXTS = {True: "exact", False: _OWN_DIFFERENCES, None: "the cost's own Jacobian"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,9 +41,9 @@ class Outputs:
     values: Vector
     error: Vector
     derivatives: Derivatives
-    even: tuple[str, ...] = ()  # sds of noise at zero
+    zero_sds: tuple[str, ...] = ()  # sds of noise at zero
     depths: Vector | None = None
-    calendar: Any = None  # what x was where it was dates, see `fmepy.tables.sheet.with_times`
+    calendar: Any = None  # the dates behind x, see `fmepy.tables.sheet.with_times`
     spreads: Any = None  # which rows are of the spread of a reading, of a likelihood
     is_information: bool = False  # rows whose product is the expected information: in units of the errors already
     relative: Vector | None = None  # what a change is divided by to be relative; None: the values themselves
@@ -71,8 +71,8 @@ def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: 
         Y, dY = simulator.sensitivities(theta)
         values = Y[:, columns].T.ravel()
 
-        def own(there: Vector) -> Matrix:
-            slopes = dY if there is theta else simulator.sensitivities(there)[1]
+        def own(point: Vector) -> Matrix:
+            slopes = dY if point is theta else simulator.sensitivities(point)[1]
             return slopes[:, columns].transpose(1, 0, 2).reshape(-1, theta.size)
 
     else:
@@ -86,7 +86,7 @@ def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: 
     size = _sizes(values.reshape(len(variables), -1)).repeat(simulator.x.size)
     if exact:
         tolerance = None if simulator.exact else _TIGHTENED * (simulator.rtol or 0.0)
-        derivatives = of_its_own(own, theta, values, size, box, _TOLD[simulator.exact], tolerance)
+        derivatives = own_derivatives(own, theta, values, size, box, _METHOD_TEXTS[simulator.exact], tolerance)
     else:
         derivatives = runs.differences(run, theta, simulator.names, values, size, box)
     _check_finite(derivatives.matrix.sum(axis=1), labels, row_x, simulator.x_name, "The derivative of ")
@@ -97,7 +97,7 @@ def of_model(func: Any, parms: Any, sensvar: Any, senspar: Any, map: Any, user: 
 
 
 class _Columns:
-    """Runs of a simulator: the chosen columns, one after the other. It travels to workers."""
+    """A task for workers: a run of a simulator, its chosen columns one after the other."""
 
     def __init__(self, simulator: Simulator, columns: Sequence[int]) -> None:
         self.simulator, self.columns = simulator, list(columns)
@@ -118,16 +118,16 @@ def _known_parameters(func: Any, parms: Any) -> list[str]:
     return list(as_parameters(parms, own, argument="parms").names)
 
 
-class StartKept:
-    """A user's function that remembers what it first returned: its kind is asked for before its values are."""
+class FirstCallCached:
+    """A user's function with its first result cached: its kind is checked before its values are used."""
 
     def __init__(self, func: Callable[..., Any]) -> None:
         self.func = func
         self.start: Any = None
         self.result: Any = None
 
-    def __call__(self, p: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: D102    # told by its class
-        if self.start is not None and _same_parameters(self.start, p):
+    def __call__(self, p: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: D102    # see its class
+        if self.start is not None and _equal_parameters(self.start, p):
             return self.result
         start = copy(p)  # a function may change what it is given
         result = self.func(p, *args, **kwargs)
@@ -139,7 +139,7 @@ class StartKept:
         return {"func": self.func, "start": None, "result": None}
 
 
-def _same_parameters(a: Any, b: Any) -> bool:
+def _equal_parameters(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b)) if isinstance(a, np.ndarray) else bool(a == b)
 
 
@@ -147,12 +147,12 @@ def _same_parameters(a: Any, b: Any) -> bool:
 
 
 def returns_modcost(func: Any, parms: Any, args: Any, kwargs: Any) -> bool:
-    """Tell whether a function of the user returns a ModCost; whatever is wrong with it is told by others."""
+    """Return whether a function of the user returns a ModCost; errors in it are raised later."""
     if not callable(func):
         return False
     parameters = as_parameters(parms, argument="parms")
     try:
-        result = func(parameters.given(parameters.values), *args, **(kwargs or {}))
+        result = func(parameters.for_user(parameters.values), *args, **(kwargs or {}))
     except (Exception, SystemExit):
         return False
     return isinstance(result, ModCost)
@@ -189,28 +189,28 @@ def of_cost(func: Any, parms: Any, senspar: Any, user: Any, runs: DifferenceRuns
 
         level = np.abs(values) + np.abs(obs)
         tolerance = None if objective.exact else _TIGHTENED * 1e-6  # of the default tolerance
-        derivatives = of_its_own(own, start, level, level, box, _TOLD[objective.exact], tolerance)
+        derivatives = own_derivatives(own, start, level, level, box, _METHOD_TEXTS[objective.exact], tolerance)
     else:
         modelled = _Modelled(func, parms, user, positions, order, 1 / weights, obs, objective)
         derivatives = runs.differences(modelled, start, wanted, modelled(start), 1 / weights, box, obs)
     labels = tuple(names[i] for i in order)
     x = objective.x[order]
     x_name = compared.x_name if isinstance(compared, ModCost) else "x"
-    found = Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives,
+    outputs = Outputs(tuple(wanted), start, labels, x, x, x_name, values, 1 / weights, derivatives,
                     calendar=calendar_of(compared))  # fmt: skip
     pieces = [c for c, _ in compared.pieces] if isinstance(compared, ModCost) else []
     if any(c.scale.kinds for c in pieces):  # a change of a logarithm is relative already
         kinds = [c.scale.kinds.get(i) for c in pieces for i in range(len(c.obs))]
         of_logs = np.array([_OF_LOGARITHMS.get(kind or "", np.nan) for kind in kinds])[order]
-        found = replace(found, relative=np.where(np.isnan(of_logs), values, of_logs))
+        outputs = replace(outputs, relative=np.where(np.isnan(of_logs), values, of_logs))
     if not any(c.depths is not None for c in pieces):
-        return found
+        return outputs
     parts = [np.full(len(c.obs), np.nan) if c.depths is None else c.depths for c in pieces]
-    return replace(found, depths=np.concatenate(parts)[order])
+    return replace(outputs, depths=np.concatenate(parts)[order])
 
 
 class _Modelled:
-    """The modelled values at the data, as a function of some parameters. It travels to workers and is bound there."""
+    """A task for workers: the modelled values at the data as a function of some parameters, bound by the worker."""
 
     def __init__(
         self, func: Any, parms: Any, user: Any, positions: Any, order: Any, errors: Vector, obs: Vector, objective: Any
@@ -260,16 +260,16 @@ def _of_likelihood(cost: Any, objective: Any, positions: list[int]) -> Outputs:
         labels, x = ("information",) * len(rows), np.arange(1.0, len(rows) + 1)
     else:
         raise ArgumentError(
-            "`func` is a cost of one number, -2 log L, without an expected information: it has no outputs to be "
-            "sensitive. Give the model, or a cost with residuals."
+            "`func` is a cost of one number, -2 log L, without an expected information: it has no outputs whose "
+            "sensitivities could be taken. Give the model, or a cost with residuals."
         )
     n = len(rows)
     rows = np.asarray(rows, dtype=float)[:, positions]
     ones, nowhere = np.ones(n), (theta, theta)
-    derivatives = of_its_own(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
-    even = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
+    derivatives = own_derivatives(lambda _: rows, theta, ones, ones, nowhere, "the cost's expected information", None)
+    sds = tuple(k for k, v, i in zip(names, theta, positions, strict=True) if v == 0 and objective.scale_parameters[i])
     return Outputs(
-        names, theta, labels, x, x, x_name, ones, ones, derivatives, even, depths, calendar_of(cost), spreads, True
+        names, theta, labels, x, x, x_name, ones, ones, derivatives, sds, depths, calendar_of(cost), spreads, True
     )
 
 

@@ -28,7 +28,7 @@ from fmepy.parameters.named import check_names
 from fmepy.parameters.selection import chosen
 from fmepy.results.tables import Framed, Part, long_table
 from fmepy.sensitivity.differences import DifferenceRuns
-from fmepy.sensitivity.outputs import Outputs, StartKept, of_cost, of_model, returns_modcost
+from fmepy.sensitivity.outputs import FirstCallCached, Outputs, of_cost, of_model, returns_modcost
 from fmepy.sensitivity.summary import SensFunSummary, summarise
 from fmepy.types import Axes, AxesArray, Matrix, UserBounds, UserParameters, Vector
 from fmepy.vocabulary import own_words
@@ -36,7 +36,7 @@ from fmepy.vocabulary import own_words
 _FLOOR = 1e-8 * 1e-12  # what FME puts in the place of a scale of zero, with its default `tiny`
 
 
-@dataclass(frozen=True, eq=False, repr=False)  # no slots: its tables are made when they are first asked for
+@dataclass(frozen=True, eq=False, repr=False)  # no slots: its tables are cached
 class SensFun(Framed):
     """Sensitivities of outputs to parameters; made by `sensFun`.
 
@@ -47,7 +47,7 @@ class SensFun(Framed):
     pars, parscale : Series
         Values and scales of the parameters.
     names, labels, row_x, values, theta, scale
-        What they are made of, as arrays: parameters; variable and x of every row; sensitivities, shape (n_row, n_par);
+        The same as arrays: parameters; variable and x of every row; sensitivities, shape (n_row, n_par);
         values and scales of the parameters.
     varscale : ndarray, shape (n_row,)
         Scale of every row.
@@ -62,7 +62,7 @@ class SensFun(Framed):
     weighted : bool
         True if the rows are divided by the errors of the data.
     noise : ndarray, shape (n_row, n_par), or None
-        What the sensitivities may be in error by, about: the noise of the function over the step of the differences,
+        The approximate error of the sensitivities: the noise of the function over the step of the differences,
         the rounding of exact ones.
     depths : ndarray, shape (n_row,), or None
         Of a model on a grid, or data by depth: the place of every row; NaN of what has none.
@@ -71,7 +71,7 @@ class SensFun(Framed):
     profiles : tuple of str
         Of a steady state on a grid, the variables whose x is a depth.
     calendar : tuple or None
-        What x was where the data of a cost have dates, see `fmepy.tables.sheet.with_times`.
+        The dates of the cost's data, see `fmepy.tables.sheet.with_times`.
     """
 
     names: tuple[str, ...]
@@ -162,9 +162,9 @@ class SensFun(Framed):
 
         variables = chosen(which, self.var)
         labels = self.frame.iloc[:, 1].to_numpy()
-        taken = np.isin(labels, variables)
-        by = None if which is None or len(variables) < 2 else labels[taken]
-        return plot_pairs(self.matrix[taken], by=by, axes=axes, **kwargs)
+        selected = np.isin(labels, variables)
+        by = None if which is None or len(variables) < 2 else labels[selected]
+        return plot_pairs(self.matrix[selected], by=by, axes=axes, **kwargs)
 
     def plot_ranking(self, by: str = "L2", *, ax: Axes | None = None, **kwargs: Any) -> Axes:
         """Draw the importance of the parameters as bars, the largest on top, parted by variable; return the Axes."""
@@ -231,8 +231,8 @@ def sensFun(
     executor, progress
         Where the runs for differences go, see `run_many`. Exact sensitivities are one run.
     checkpoint : path, optional
-        A folder in which runs for differences are kept that take long (5 ms and more). The same call with the same
-        folder goes on from there.
+        A folder that stores the runs for differences that take 5 ms or more. The same call with the same folder
+        continues from there.
 
     Returns
     -------
@@ -265,10 +265,10 @@ def sensFun(
     `parscale`: weighted, whatever `weighted` says. A reading has one row for its prediction and, where the spread
     depends on parameters, one for its spread.
 
-    For a function of your own, differences with ``tiny=None`` take eight runs to see its noise, then one or two per
-    parameter; a parameter whose effect does not stand out of the noise is tried once more with a step of a hundredth of
-    its size. ``.noise`` is what the sensitivities may be in error by; `collin` and `identifiability` take what does not
-    stand out of it for zero, and say so.
+    For a function of your own, differences with ``tiny=None`` take eight runs to measure its noise, then one or two per
+    parameter; a parameter whose effect does not exceed the noise is tried once more with a step of a hundredth of its
+    size. ``.noise`` is their approximate error; `collin` and `identifiability` count what does not exceed it as zero,
+    with a warning.
 
     Derivatives are exact where the model has them. The step of differences is relative to the parameter. `varscale` may
     be one per variable. Rows belong to variables by their column `var`; positions count from 0, those of variables
@@ -301,7 +301,7 @@ def sensFun(
         tiny = between_0_and_1(tiny, "tiny", " (a relative step), or be None")
     user = {"args": args, "kwargs": kwargs}
     if callable(func) and not is_ours(func):
-        func = StartKept(func)
+        func = FirstCallCached(func)
     with resumable_tasks(checkpoint, "sensitivities") as tasks:
         runs = DifferenceRuns(executor, progress, lower, upper, tiny, tasks)
         if is_cost(func) or (not is_model(func) and returns_modcost(func, parms, **user)):
@@ -313,26 +313,19 @@ def sensFun(
     if weighted and varscale is not None:
         raise ArgumentError("`weighted=True` divides the rows by the errors of the data; leave `varscale` out.")
     floor = _FLOOR if tiny is None else 1e-12 * tiny
-    _tell_even(outputs.even)
+    _warn_of_zero_sds(outputs.zero_sds)
     p = _parameter_scale(parscale, outputs, floor)
     v = outputs.error if weighted else _variable_scale(varscale, outputs, floor)
+    shared = ("names", "labels", "row_x", "theta", "var", "x", "depths", "calendar", "spreads")
     return SensFun(
-        names=outputs.names,
-        labels=outputs.labels,
-        row_x=outputs.row_x,
+        **{name: getattr(outputs, name) for name in shared},
         values=outputs.derivatives.matrix * p / v[:, None],
-        theta=outputs.theta,
         scale=p,
         varscale=v,
-        var=outputs.var,
-        x=outputs.x,
         xname=outputs.x_name,
         method=outputs.derivatives.method,
         weighted=weighted or (outputs.is_information and varscale is None),
         noise=outputs.derivatives.noise * np.abs(p) / np.abs(v)[:, None],
-        depths=outputs.depths,
-        calendar=outputs.calendar,
-        spreads=outputs.spreads,
         profiles=profiles_at_rest(func),
     )
 
@@ -340,8 +333,8 @@ def sensFun(
 # --- what sensitivities are multiplied by and divided by
 
 
-def _tell_even(sds: Sequence[str]) -> None:
-    """Warn of sds of noise at zero: their columns are zero whatever the data say."""
+def _warn_of_zero_sds(sds: Sequence[str]) -> None:
+    """Warn of standard deviations of noise at zero: their columns are zero whatever the data."""
     if not sds:
         return
     are = "is a standard deviation of noise" if len(sds) == 1 else "are standard deviations of noise"
@@ -356,7 +349,7 @@ def _parameter_scale(parscale: Any, outputs: Outputs, floor: float) -> Vector:
     """Return what the sensitivities to each parameter are multiplied by, shape (n_par,)."""
     names, theta = outputs.names, outputs.theta
     if parscale is None:
-        zero = [n for n, v in zip(names, theta, strict=True) if v == 0 and n not in outputs.even]
+        zero = [n for n, v in zip(names, theta, strict=True) if v == 0 and n not in outputs.zero_sds]
         if zero:
             warn(
                 f"sensFun: {listed(zero)} {'is' if len(zero) == 1 else 'are'} at 0, where relative sensitivities are "
@@ -396,16 +389,16 @@ def _in_order(scale: Any, names: Sequence[str], argument: str, what: str) -> Any
     """Return scales by name as a list in the order of the names, which must all be there; others as they are."""
     if not isinstance(scale, (Mapping, pd.Series)):
         return scale
-    given = dict(scale)
-    given = dict(zip(check_names(given, names, argument=argument, what=what), given.values(), strict=True))
-    missing = [n for n in names if n not in given]
+    known = check_names(scale.keys(), names, argument=argument, what=what)
+    by_name = dict(zip(known, dict(scale).values(), strict=True))
+    missing = [n for n in names if n not in by_name]
     if missing:
         raise ParameterError(f"`{argument}` has no entry for {listed(missing)}.")
-    return [given[n] for n in names]
+    return [by_name[n] for n in names]
 
 
 def _warn_of_zeros(outputs: Outputs, floor: float) -> None:
-    """Tell of outputs at zero that do move: their relative sensitivity is not defined."""
+    """Warn of outputs at zero that depend on parameters: their relative sensitivity is not defined."""
     values = outputs.values if outputs.relative is None else outputs.relative
     moved = (values == 0) & np.any(outputs.derivatives.matrix != 0, axis=1)
     if moved.any():

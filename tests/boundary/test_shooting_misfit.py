@@ -75,7 +75,7 @@ def test_a_chaotic_map_and_segments_whose_errors_grow_beyond_all_numbers(segment
 
 def test_a_false_minimum_that_nothing_leaves_has_not_converged_and_is_named(monkeypatch):
     monkeypatch.setattr(shooting_misfit, "_FINER", ())
-    monkeypatch.setattr(shooting_misfit, "_LOST", 0.01)
+    monkeypatch.setattr(shooting_misfit, "_LARGE_RESIDUALS", 0.01)
     model = chaotic()
     data, clean = record_of(model(), "xz")
     fit = fme.fit_boundary(model, data, TRUE | {"y0": 20.0}, segments=10, err="err")

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from fmepy import OdeModel
-from fmepy.boundary.simultaneous_runs import RunsApart
+from fmepy.boundary.simultaneous_runs import SimultaneousRuns
 from fmepy.compiled import explicit_runs
 from fmepy.models.engines import explicit
 from fmepy.models.engines import stiff as stiff_code
@@ -33,7 +33,7 @@ def bounds(engine="explicit"):
 
 def ran(alone, Theta):
     """Return values and derivatives of runs together, and which of them were handed on."""
-    runs, handed_on = RunsApart(alone), []
+    runs, handed_on = SimultaneousRuns(alone), []
     runs.run(Theta, lambda first, last: handed_on.append((first, last)))
     run = np.repeat(np.arange(len(alone)), np.diff(runs.first))
     S = runs.rows[:, runs.places[1:]].transpose(0, 2, 1) / runs.scales[run][:, None]

@@ -106,6 +106,8 @@ def test_unknown_names_and_words_are_told(growth):
         transformed(growth, {"N_0": "log"})
     with pytest.raises(ParameterError, match="Did you mean 'N0'"):
         transformed(growth, "log", names=["N_0"])
+    with pytest.raises(ParameterError, match="no parameter '5'"):
+        transformed(growth, "log", names=5)
     with pytest.raises(ArgumentError, match="Did you mean 'log'"):
         transformed(growth, "lag")
     with pytest.raises(ArgumentError, match="got int"):

@@ -226,6 +226,7 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
     best = fme.design(CHAIN, {"k1": 0.7, "k2": 0.2}, times=(0, 20), n=3, seed=1)
     assert "Design of 3 readings" in repr(best)
     assert "<table" in best._repr_html_()
+    assert best.to_markdown().startswith("**Design of 3 readings**")
     axes = best.plot()
     assert [ax.get_title() for ax in axes] == ["A", "B"]
     plt.close("all")
@@ -253,8 +254,28 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
         ({"n": 2, "times": (0, 10), "for_": "kk"}, "Did you mean 'k'"),
         ({"n": 2, "times": (0, 10), "criterion": "c"}, "is a prediction"),
         ({"n": 2, "times": (0, 10), "variables": ["B"]}, "no variable 'B'"),
-        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"q": (0, 1)}}, "no parameter of the model"),
-        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"A0": (1, 0)}}, "crossed"),
+        (
+            {"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"q": (0, 1)}},
+            "`controls`: there is no parameter 'q'",
+        ),
+        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"A0": (1, 0)}}, "min 1 above max 0"),
+        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"A0": (1, 1)}}, "min < max is needed"),
+        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {"A0": 5}}, r"two numbers \(min, max\)"),
+        ({"n": 2, "candidates": lambda c: {"time": [1.0]}, "controls": {}}, "`controls` is empty"),
+        ({"n": 2, "candidates": lambda c: 5, "controls": {"A0": (0, 1)}}, "`candidates`"),
+        ({"n": 1, "candidates": {"time": ["soon", "late"]}}, r"`candidates\['time'\]=.*must hold numbers"),
+        ({"n": 1, "candidates": {"time": [1.0, 2.0], "sd": ["a", "b"]}}, r"`candidates\['sd'\]=.*must hold numbers"),
+        ({"n": 2, "times": (0, 10), "sd": "x"}, "`sd='x'` must be a positive number"),
+        ({"n": 2, "times": (0, 10), "sd": {"A": 0}}, r"`sd\['A'\]=0` must be a positive number"),
+        ({"n": 2, "times": (0, 10), "variables": 5}, "no variable 5"),
+        ({"candidates": {"time": [1.0], "cost": [1.0]}, "budget": "x"}, "`budget='x'` must be a positive number"),
+        ({"candidates": {"time": [1.0], "cost": ["dear"]}, "budget": 1}, r"`candidates\['cost'\]=.*must hold numbers"),
+        ({"candidates": {"time": [1.0], "cost": [-1.0]}, "budget": 1}, "at least 0"),
+        ({"n": 2, "times": (0, 10), "for_": 5}, "no parameter 5"),
+        (
+            {"n": 2, "times": (0, 10), "criterion": "c", "for_": {"variable": "A"}},
+            r"`for_\['time'\]=None` must be a finite",
+        ),
         ({"n": 2, "candidates": {"time": [1.0]}, "controls": {"A0": (0, 1)}}, "is a function"),
         ({"n": 1, "candidates": {"time": [1.0, 2.0]}, "by": "day"}, "no column 'day'"),
     ],
@@ -262,6 +283,18 @@ def test_it_prints_shows_draws_and_is_saved(tmp_path):
 def test_what_cannot_be_is_said(words, message):
     with pytest.raises(ArgumentError, match=message):
         fme.design(DECAY, {"k": 0.5, "A0": 1.0}, **words)
+
+
+@pytest.mark.parametrize("draws", [{"k": []}, {"k": ["fast"]}, {"k": [0.5, np.nan]}], ids=["none", "text", "NaN"])
+def test_draws_that_are_no_numbers_are_refused_by_name(draws):
+    with pytest.raises(ArgumentError, match="`p`"):
+        fme.design(DECAY, pd.DataFrame(draws), times=(0, 10), n=1)
+
+
+def test_a_series_of_sds_is_as_good_as_a_mapping():
+    words = {"times": (0, 10), "n": 2, "seed": 1}
+    by_mapping = fme.design(DECAY, {"k": 0.5}, sd={"A": 0.1}, **words)
+    assert fme.design(DECAY, {"k": 0.5}, sd=pd.Series({"A": 0.1}), **words).after.equals(by_mapping.after)
 
 
 def test_names_alone_stand_for_the_values_of_the_model():

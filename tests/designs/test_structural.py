@@ -172,6 +172,7 @@ def test_it_prints_and_shows():
     assert "k1 + k2" in repr(found)
     assert "observed 'A'" in repr(found)
     assert "<table" in found._repr_html_()
+    assert r"\textbf{Structural identifiability" in found.to_latex()
 
 
 @pytest.mark.parametrize("branches", [lambda k: (k, np.nan), lambda k: (np.nan, k)])

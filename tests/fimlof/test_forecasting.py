@@ -196,6 +196,7 @@ def test_every_entity_is_forecast_from_its_own_end():
         ({"steps": 1, "level": 1.0}, "between 0 and 1"),
         ({"steps": 1, "draws": -1}, "at least 0"),
         ({"steps": 1, "parm_cov": np.eye(1)}, "labelled"),
+        ({"steps": 1, "parm_cov": pd.DataFrame([["x"]], index=["a"], columns=["a"])}, "must hold numbers"),
         ({"steps": 1, "parm_cov": pd.DataFrame([[1.0]], index=["b"], columns=["b"])}, "not a parameter"),
         ({"steps": 1, "parm_cov": pd.DataFrame([[np.nan]], index=["a"], columns=["a"])}, "covariance"),
     ],

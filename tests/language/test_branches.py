@@ -19,7 +19,7 @@ def where(mode, yes, no):
 
 
 def holds(branches, case, values):
-    made = branches.made[case]
+    made = branches.cases[case]
     if isinstance(made, Within):
         return values[made.mode] == made.value and holds(branches, made.case, values)
     return case == ALWAYS or any(holds(branches, i, values) for i in made)
@@ -77,6 +77,6 @@ def test_a_chain_of_choices_costs_what_it_holds():
     for m in modes:
         e = where(m, e**0.5, e + y)  # in both branches: 2**60 ways
     branches = Branches([e], lambda part: part.word == "**")
-    assert len(branches.made) <= 1 + 2 * len(modes)
+    assert len(branches.cases) <= 1 + 2 * len(modes)
     assert branches.ways > 2**59
     assert branches.case[root] != ALWAYS

@@ -10,7 +10,7 @@ import pytest
 
 from fmepy.errors import ArgumentError
 from fmepy.mcmc import modMCMC
-from fmepy.mcmc.chain_summary import kept_rows, sampled_values, summarise
+from fmepy.mcmc.chain_summary import remaining_rows, sampled_values, summarise
 from fmepy.mcmc.diagnostics import chain_diagnostics
 
 
@@ -131,7 +131,7 @@ def test_draws_too_few_to_be_judged_are_told():
     ],
 )
 def test_remove_drops_draws_of_every_chain(remove, left):
-    kept = kept_rows(sample(normals(2, 5)), remove)
+    kept = remaining_rows(sample(normals(2, 5)), remove)
     for c in (0, 1):
         np.testing.assert_array_equal(np.flatnonzero(kept[5 * c : 5 * c + 5]), left)
 
@@ -139,17 +139,18 @@ def test_remove_drops_draws_of_every_chain(remove, left):
 @pytest.mark.parametrize(
     ("remove", "told"),
     [
-        (5, "leaves nothing of the 5 draws of chain 0"),
+        (5, "leaves none of the 5 draws of chain 0"),
         (-1, "number of first draws"),
         ([5], "no draw 5; its 5 draws are counted from 0 to 4"),
         ([0.5], "positions from 0"),
         ([True, False], "positions from 0"),
         ("all", "positions from 0"),
+        (slice("a", 3), "a slice, or positions"),
     ],
 )
 def test_a_wrong_remove_is_told(remove, told):
     with pytest.raises(ArgumentError, match=told):
-        kept_rows(sample(normals(2, 5)), remove)
+        remaining_rows(sample(normals(2, 5)), remove)
 
 
 # --- advice

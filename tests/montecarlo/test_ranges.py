@@ -290,6 +290,7 @@ def test_sampled_variances_are_matched_by_label_or_pset():
         ("x", "a number is needed"),
         ({"Y": 1.0}, "no variable 'Y'. Did you mean 'y'"),
         (pd.Series([1.0, 2.0], index=["y", "y"]), "'y' more than once"),
+        (pd.DataFrame({"var_y": ["x"] * 5}), "must hold numbers"),
         (pd.DataFrame({"var_z": [1.0] * 5}), "none of which is the variance of a variable here: 'var_y'"),
     ],
 )

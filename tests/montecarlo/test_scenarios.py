@@ -289,7 +289,7 @@ def test_single_numbers_are_dots_below_each_other():
         ({"a": {"A": [1.0, 2.0]}}, ParameterError, "for 'A'; a finite number"),
         ({"a": {"events": [{"var": "C", "time": 1, "value": 1}]}}, ModelError, "scenario 'a': .*'C' is not a state"),
         ({"a": {"forcings": {"lite": LIGHT}}}, ArgumentError, "scenario 'a': "),
-        ({"k": 0.5}, ArgumentError, r"`table\['k'\]` must say what is set"),
+        ({"k": 0.5}, ArgumentError, r"`table\['k'\]` must be a dict of what that scenario sets"),
         ({}, ArgumentError, "holds no scenario"),
         (pd.DataFrame({"k": []}), ArgumentError, "holds no scenario"),
         (pd.DataFrame({"k": [1.0, 2.0]}, index=["a", "a"]), ArgumentError, "more than one scenario 'a'"),
@@ -310,7 +310,7 @@ def test_other_bad_input_is_told(model):
         fme.scenarios(model, one, parInput={"k": (0.1, 0.2)})
     fit = fme.modFit(lambda p: [p["k"] - 1, p["k"] - 2], {"k": 1.0})
     assert len(fme.scenarios(model, one, parInput=fit, num=7, seed=1).pars) == 7
-    with pytest.raises(ParameterError, match="Did you mean 'gain'"):
+    with pytest.raises(ParameterError, match=r"`parInput`: there is no parameter 'gains'\. Did you mean 'gain'"):
         fme.scenarios(model, one, parInput={"gains": [1.0, 2.0, 3.0]})
     with pytest.raises(ArgumentError, match="Did you mean 'B'"):
         fme.scenarios(model, one, sensvar="b")

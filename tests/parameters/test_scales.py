@@ -8,7 +8,7 @@ import pytest
 
 import fmepy as fme
 from fmepy.errors import ArgumentError, ParameterError
-from fmepy.parameters.scales import check_scale, marked, marked_covariance, scale_of
+from fmepy.parameters.scales import check_scale, mark, mark_covariance, scale_of
 
 T = np.arange(6.0)
 OBS = {"time": T, "x": 5 * np.exp(-0.3 * T) + 0.1 * np.cos(5 * T)}
@@ -128,7 +128,7 @@ def test_functions_of_transformed_parameters_say_so_and_plain_ones_take_all():
 
 
 def test_marks_count_for_the_numbers_that_they_were_put_on():
-    par = marked(pd.Series({"a": 0.5, "b": 2.0}), {"a": "logit"})
+    par = mark(pd.Series({"a": 0.5, "b": 2.0}), {"a": "logit"})
     assert scale_of(par) == {"a": "logit", "b": None}
     assert (
         scale_of(par * 2)
@@ -138,7 +138,7 @@ def test_marks_count_for_the_numbers_that_they_were_put_on():
         == {}
     )
     assert scale_of(pickle.loads(pickle.dumps(par))) == {"a": "logit", "b": None}
-    C = marked_covariance(pd.DataFrame(np.eye(2), index=["a", "b"], columns=["a", "b"]), {"a": "log"})
+    C = mark_covariance(pd.DataFrame(np.eye(2), index=["a", "b"], columns=["a", "b"]), {"a": "log"})
     assert scale_of(3 * C) == {"a": "log", "b": None}
     assert scale_of(C.loc[["a"], ["a"]]) == {"a": "log"}
     assert scale_of(C + 1) == scale_of(-C) == scale_of(C.iloc[:1]) == {}

@@ -215,7 +215,7 @@ def test_it_prints_delegates_and_pickles():
         ([1, 2], {}, ParameterError, r"must be a dict of \(min, max\) by name, such as"),
         (3, {}, ParameterError, "must be a dict"),
         (pd.DataFrame({"lo": [0], "hi": [1]}), {}, ParameterError, "columns 'min' and 'max'"),
-        (UNIT, {"parms": {"a": 1.0}, "num": 2}, ParameterError, "no parameter 'b'"),
+        (UNIT, {"parms": {"a": 1.0}, "num": 2}, ParameterError, "`parRange`: there is no parameter 'b'"),
     ],
 )
 def test_what_cannot_be_is_told(ranges, arguments, error, words):

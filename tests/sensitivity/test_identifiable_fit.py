@@ -134,7 +134,7 @@ def test_a_selection_that_goes_in_a_circle_ends_with_its_best_fit(monkeypatch):
     monkeypatch.setattr(module._Loop, "select", alternating)
     found = module.identifiable_fit(cost, START)
     assert not found.stable
-    assert found.message == "The selection goes in a circle of 2 sets; the fit with the lowest cost is given."
+    assert found.message == "The selection cycles through 2 sets; the fit with the lowest cost is returned."
     assert len(found.history) == 3
     assert found.fit.ssr == found.history["ssr"].iloc[1:].min()
     assert found.parms[list(found.selected)].tolist() == found.fit.par.tolist()

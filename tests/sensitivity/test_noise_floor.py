@@ -129,5 +129,5 @@ def test_differences_that_a_model_takes_itself_are_looked_at_once_more(as_cost, 
     if size:
         assert np.isfinite(fme.collin(sens).value)
     else:
-        with pytest.warns(UserWarning, match="'z' do not stand out of their own noise"):
+        with pytest.warns(UserWarning, match="'z' do not exceed their own noise"):
             assert fme.collin(sens).value == np.inf

@@ -103,8 +103,8 @@ class Kernel(Protocol):
         """Return the state that `arrays` was made of."""
 
 
-class OfPoint:
-    """A base of kernels that move one point; their state has `point` and the `precision` of the residuals."""
+class SinglePoint:
+    """Base of kernels that move one point; their state has `point` and the `precision` of the residuals."""
 
     n_member = 1
     target: Target

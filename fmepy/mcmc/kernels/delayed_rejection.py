@@ -48,7 +48,7 @@ def acceptance(
     path : tuple of int, optional
         The points in the order in which they are visited. The default: all of them, forwards.
     known : dict, optional
-        Probabilities by path; filled as they are found. One dict serves all tries of one move.
+        Probabilities by path, a cache that is filled here. One dict serves all tries of one move.
 
     Returns
     -------
@@ -77,11 +77,11 @@ def acceptance(
     path = tuple(range(len(log_pi))) if path is None else path
     known = {} if known is None else known
     if path not in known:
-        known[path] = _computed(log_pi, log_q, path, known)
+        known[path] = _evaluate(log_pi, log_q, path, known)
     return known[path]
 
 
-def _computed(log_pi: Sequence[float], log_q: Callable[[Path], float], path: Path, known: dict[Path, float]) -> float:
+def _evaluate(log_pi: Sequence[float], log_q: Callable[[Path], float], path: Path, known: dict[Path, float]) -> float:
     end = log_pi[path[-1]]
     if end == -inf or isnan(end):
         return 0.0
@@ -104,8 +104,8 @@ def _computed(log_pi: Sequence[float], log_q: Callable[[Path], float], path: Pat
     return min(1.0, exp(min(log_ratio, 700.0)) * ratio)
 
 
-def of_second(log_pi: Sequence[float], log_q_ratio: float, first: float) -> float:
-    """Return what `acceptance` does for a second try, in one formula, proposals being symmetric.
+def second_acceptance(log_pi: Sequence[float], log_q_ratio: float, first: float) -> float:
+    """Return the acceptance probability of a second try in one formula, for symmetric proposals.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.checks import positive_number, whole_number
+from fmepy.checks import as_number, positive_number, whole_number
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Record, Sampler, Settings
 from fmepy.mcmc.target import Target
@@ -63,8 +63,8 @@ class Population:
             for i in range(len(self.theta)):
                 self.sig[i] = 1.0 / target.draw_precision(self.SS[i], rng)
 
-    def keep_best(self) -> None:
-        """Remember the best of the members."""
+    def update_best(self) -> None:
+        """Update the best point with the members."""
         i = int(np.argmax(self.log_posterior))
         if self.log_posterior[i] > self.best_log_posterior:
             self.best, self.best_log_posterior = self.theta[i].copy(), float(self.log_posterior[i])
@@ -93,8 +93,8 @@ def first_population(
     return population
 
 
-class OfPopulation:
-    """What kernels whose state is a population share."""
+class PopulationKernel:
+    """Base of kernels whose state is a population."""
 
     target: Target
 
@@ -122,14 +122,14 @@ class OfPopulation:
         return Population(best_log_posterior=best, iteration=iteration, thin=thin, **parts)
 
 
-class DEMCZ(OfPopulation):
+class DEMCZ(PopulationKernel):
     """The kernel behind ``method="demcz"``.
 
     Parameters
     ----------
     target : Target
     proposal
-        Nothing here: how far members start apart, `dispersion` knows.
+        Not used: the spread of the members at the start is that of `dispersion`.
     dispersion : Dispersion
         Where the first members and the first archive lie.
     settings : Settings
@@ -198,13 +198,13 @@ class DEMCZ(OfPopulation):
         return y, 0.5 * (x.size - 1) * log(ratio) if ratio > 0 else -np.inf
 
 
-# --- what is known of the sampler
+# --- the description of the sampler
 
 
 def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:
     population = whole_number(control["population"], "control: population", 3)
     least = max(10 * n_par, 4 * population)
-    if not 0 <= float(control["snooker"]) <= 1:
+    if not 0 <= as_number(control["snooker"]) <= 1:
         raise ArgumentError(f"`control`: snooker={control['snooker']!r} must be a probability.")
     return {
         "population": population,

@@ -18,19 +18,19 @@ import numpy as np
 from fmepy.checks import positive_number, whole_number
 from fmepy.errors import ArgumentError
 from fmepy.mcmc.kernels.base import Dispersion, Info, Sampler, Settings
-from fmepy.mcmc.kernels.differential_evolution import OfPopulation, Population, first_population
+from fmepy.mcmc.kernels.differential_evolution import Population, PopulationKernel, first_population
 from fmepy.mcmc.target import Target
 from fmepy.types import Matrix, Vector
 
 
-class EmceeKernel(OfPopulation):
+class EmceeKernel(PopulationKernel):
     """The kernel behind ``method="emcee"``.
 
     Parameters
     ----------
     target : Target
     proposal
-        Nothing here: how far walkers start apart, `dispersion` knows.
+        Not used: the spread of the walkers at the start is that of `dispersion`.
     dispersion : Dispersion
     settings : Settings
         In its `control` `walkers`, at least twice the number of parameters, and `stretch`, emcee's ``a``, above 1.
@@ -61,7 +61,7 @@ class EmceeKernel(OfPopulation):
         state.theta, state.log_posterior = after.coords, after.log_prob
         state.prior, state.SS = after.blobs[:, 0].copy(), after.blobs[:, 1:].copy()
         state.accepted = state.accepted + accepted
-        state.keep_best()
+        state.update_best()
         state.draw_variances(self.target, rng)
         state.iteration += 1
         return state, Info(int(accepted.sum()), self.n_member)
@@ -76,7 +76,7 @@ class EmceeKernel(OfPopulation):
         return log_posterior, blobs
 
 
-# --- what is known of the sampler
+# --- the description of the sampler
 
 
 def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, OfPoint, Sampler, Settings
-from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms, of_second
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Sampler, Settings, SinglePoint
+from fmepy.mcmc.kernels.delayed_rejection import Path, acceptance, n_terms, second_acceptance
 from fmepy.mcmc.proposals import JumpFunction, factor
 from fmepy.mcmc.target import Point, Target, point_arrays, point_of
 from fmepy.types import Matrix, Vector
@@ -57,7 +57,7 @@ class MetropolisState:
     scatter: Matrix | None = None  # sum of (x - mean)(x - mean)'
 
 
-class Metropolis(OfPoint):
+class Metropolis(SinglePoint):
     """The kernel behind ``method="dram"``, one chain at a time.
 
     Parameters
@@ -108,11 +108,11 @@ class Metropolis(OfPoint):
                 state.best = point
             moved = energy <= state.energy or (u > 0.0 and log(u) < 0.5 * (state.energy - energy))
         if not moved and self.n_try > 1 and z is not None:
-            point, energy, tries = self._delayed(state, z, energy, rng)
+            point, energy, tries = self._delayed_rejection(state, z, energy, rng)
             moved = point is not None
         if moved and point is not None:
             if state.pending:
-                _absorb(state)
+                _update_scatter(state)
             state.point, state.energy = point, energy
             state.accepted += 1
             state.by_try[tries - 1] += 1
@@ -127,7 +127,7 @@ class Metropolis(OfPoint):
                 self._adapt(state)
         return state, Info(int(moved), tries)
 
-    def _delayed(
+    def _delayed_rejection(
         self, state: MetropolisState, z: Vector, first: float, rng: np.random.Generator
     ) -> tuple[Point | None, float, int]:
         """Make the second and later tries; return the point moved to (None: stay), its energy, the tries made.
@@ -164,7 +164,7 @@ class Metropolis(OfPoint):
             if point.log_posterior > state.best.log_posterior:
                 state.best = point
             alpha = (
-                of_second(log_pi, halves[0] * (between[1, 2] - between[0, 1]), known[0, 1])
+                second_acceptance(log_pi, halves[0] * (between[1, 2] - between[0, 1]), known[0, 1])
                 if order == 2
                 else acceptance(log_pi, log_q, None, known)
             )
@@ -179,8 +179,8 @@ class Metropolis(OfPoint):
         return -2.0 * point.log_posterior
 
     def _adapt(self, state: MetropolisState) -> None:
-        """Take over the covariance of the states so far."""
-        _absorb(state)
+        """Set the proposal covariance by the states so far."""
+        _update_scatter(state)
         assert state.scatter is not None
         cov = state.scatter / (state.seen - 1)
         chol = factor(self.settings.covscale * (cov + _RIDGE * np.diag(np.diag(cov))))
@@ -225,7 +225,7 @@ class Metropolis(OfPoint):
         )
 
 
-def _absorb(state: MetropolisState) -> None:
+def _update_scatter(state: MetropolisState) -> None:
     """Include the current point in mean and scatter, as often as it was repeated (Welford's update, weighted)."""
     assert state.mean is not None
     assert state.scatter is not None

@@ -36,7 +36,7 @@ import numpy as np
 
 from fmepy.checks import between_0_and_1, whole_number
 from fmepy.errors import ArgumentError, warn
-from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, OfPoint, Sampler, Settings
+from fmepy.mcmc.kernels.base import Counts, Dispersion, Info, Sampler, Settings, SinglePoint
 from fmepy.mcmc.kernels.whitening import Unbounded, metric
 from fmepy.mcmc.proposals import factor
 from fmepy.mcmc.target import Point, Target, point_arrays, point_of
@@ -57,7 +57,7 @@ _NUMBERS = ("log_step", "log_step_mean", "centre", "error")
 
 @dataclass(slots=True, eq=False)
 class Place:
-    """A point of a trajectory: whitened position, momentum, slope of f to q, f, and what is known there."""
+    """A point of a trajectory: whitened position, momentum, slope of f to q, f, and the point of the posterior."""
 
     q: Vector
     p: Vector
@@ -68,7 +68,7 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class NutsState:
-    """Where the chain stands, and what the adaptation has seen; `step` changes it in place."""
+    """The position of the chain and the state of the adaptation; `step` changes it in place."""
 
     coordinates: Unbounded
     u: Vector
@@ -118,7 +118,7 @@ class _Tree:
     is_over: bool = False
 
 
-class Nuts(OfPoint):
+class Nuts(SinglePoint):
     """The kernel behind ``method="nuts"``, one chain at a time.
 
     Parameters
@@ -133,7 +133,7 @@ class Nuts(OfPoint):
     """
 
     def __init__(self, target: Target, proposal: Any, dispersion: Dispersion, settings: Settings) -> None:
-        target.need_gradient("nuts")
+        target.check_gradient("nuts")
         self.target, self.proposal, self.dispersion = target, proposal, dispersion
         self.target_accept, self.max_depth = settings.control["target_accept"], settings.control["max_depth"]
         self.burnin = settings.adapt_until if settings.adapt_until < sys.maxsize else 0
@@ -145,7 +145,7 @@ class Nuts(OfPoint):
         self.ends = windows(self.burnin)
         self.deep_from = max(self.ends[:-1], default=0)
 
-    # --- what a kernel promises
+    # --- the contract of a kernel
 
     def start(self, starts: Matrix, dispersed: bool, rng: np.random.Generator) -> NutsState:
         """Return the first state: at the start given, or dispersed around it; a start on a bound is moved inside."""
@@ -153,7 +153,7 @@ class Nuts(OfPoint):
         coordinates = Unbounded(*self.target.support)
         u = coordinates.inverse(point.theta)
         n = u.size
-        known = self._known(coordinates, u)
+        known = self._density(coordinates, u)
         if known is None:
             named = dict(zip(self.target.names, map(float, point.theta), strict=True))
             why = self.target.objective.last_failure or "it is not finite."
@@ -169,22 +169,22 @@ class Nuts(OfPoint):
             coordinates, u, slope, f, point, point, precision, np.eye(n) if chol is None else chol,
             np.empty((0, n)), [],
         )  # fmt: skip
-        self._begin_steps(state, rng)
+        self._find_step(state, rng)
         return state
 
     @np.errstate(all="ignore")  # a step too long runs away, and is a divergence
     def step(self, state: NutsState, rng: np.random.Generator) -> tuple[NutsState, Info]:
-        """Make one iteration: a trajectory, and what it teaches during burn-in."""
-        q, f0 = _solved(state.chol, state.u), state.f
+        """Make one iteration: a trajectory, and during burn-in the adaptation."""
+        q, f0 = _solve(state.chol, state.u), state.f
         first = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, f0, state.point)
         H0 = -f0 + 0.5 * float(first.p @ first.p)
         run = _Trajectory(self, state, exp(state.log_step), H0, rng)
         is_early = state.iteration < self.deep_from
-        tree, is_divergent = run.grown(first, min(self.max_depth, _SHALLOW) if is_early else self.max_depth)
+        tree, is_divergent = run.grow(first, min(self.max_depth, _SHALLOW) if is_early else self.max_depth)
         moved = tree.chosen is not first
         if moved:
             state.u, state.f, state.point = state.chol @ tree.chosen.q, tree.chosen.f, tree.chosen.point
-            state.slope = _solved(state.chol.T, tree.chosen.slope)
+            state.slope = _solve(state.chol.T, tree.chosen.slope)
             state.accepted += 1
         state.iteration += 1
         state.leapfrogs += run.n
@@ -229,12 +229,12 @@ class Nuts(OfPoint):
 
     # --- the density of u
 
-    def _known(self, coordinates: Unbounded, u: Vector) -> tuple[float, Vector, Point] | None:
+    def _density(self, coordinates: Unbounded, u: Vector) -> tuple[float, Vector, Point] | None:
         """Return f, its slope and the point at u; None where the density is zero or has no gradient."""
-        found = self.target.evaluate_with_gradient(coordinates.forward(u))
-        if found is None:
+        evaluation = self.target.evaluate_with_gradient(coordinates.forward(u))
+        if evaluation is None:
             return None
-        point, gradient = found
+        point, gradient = evaluation
         if coordinates.is_identity:
             f, slope = point.log_posterior, gradient
         else:
@@ -246,7 +246,7 @@ class Nuts(OfPoint):
         """Return the place a leapfrog step further; None where the density is zero."""
         p = place.p + 0.5 * step * place.slope
         q = place.q + step * p
-        known = self._known(state.coordinates, state.chol @ q)
+        known = self._density(state.coordinates, state.chol @ q)
         if known is None:
             return None
         f, slope, point = known
@@ -258,9 +258,9 @@ class Nuts(OfPoint):
     # --- adaptation
 
     @np.errstate(all="ignore")
-    def _begin_steps(self, state: NutsState, rng: np.random.Generator) -> None:
-        """Set the length of the steps to one whose acceptance is about a half, and begin to average anew."""
-        q = _solved(state.chol, state.u)
+    def _find_step(self, state: NutsState, rng: np.random.Generator) -> None:
+        """Set the length of the steps so that acceptance is about a half, and restart dual averaging."""
+        q = _solve(state.chol, state.u)
         place = Place(q, rng.standard_normal(q.size), state.chol.T @ state.slope, state.f, state.point)
         H0 = -place.f + 0.5 * float(place.p @ place.p)
         log_step, direction = 0.0 if state.averaged == 0 else state.log_step, 0
@@ -278,7 +278,7 @@ class Nuts(OfPoint):
         state.centre, state.error, state.averaged = log(10.0) + log_step, 0.0, 0
 
     def _adapt(self, state: NutsState, acceptance: float, rng: np.random.Generator) -> None:
-        """Take in one iteration of burn-in."""
+        """Adapt the step after one iteration of burn-in."""
         state.averaged += 1
         m = state.averaged
         state.error += (self.target_accept - acceptance - state.error) / (m + _T0)
@@ -289,17 +289,17 @@ class Nuts(OfPoint):
             state.seen.append(np.array([state.u, state.slope]))
         if state.iteration in self.ends[1:]:
             self._learn(state)
-            self._begin_steps(state, rng)
+            self._find_step(state, rng)
         if state.iteration == self.burnin:
             state.log_step = state.log_step_mean
 
     def _learn(self, state: NutsState) -> None:
-        """Take over the coordinates and the metric that the draws of a window tell, and begin a new window."""
+        """Set coordinates and metric by the draws of a window, and begin a new window."""
         V, slopes = np.swapaxes(state.seen, 0, 1)
         if (V.std(axis=0) > 0).all():
-            coordinates, V, slopes = state.coordinates.learned(V, slopes)
-            u = coordinates.rebent(state.coordinates.unbent(state.u))
-            known, chol = self._known(coordinates, u), factor(_with_ridge(metric(V, slopes)))
+            coordinates, V, slopes = state.coordinates.adapted(V, slopes)
+            u = coordinates.to_normal(state.coordinates.from_normal(state.u))
+            known, chol = self._density(coordinates, u), factor(_with_ridge(metric(V, slopes)))
             if known is not None and chol is not None:
                 state.coordinates, state.u, state.chol = coordinates, u, chol
                 state.f, state.slope, state.point = known
@@ -324,34 +324,34 @@ class _Trajectory:
         self.is_divergent = False
         self.divergent_at = state.point.theta
 
-    def grown(self, first: Place, max_depth: int) -> tuple[_Tree, bool]:
+    def grow(self, first: Place, max_depth: int) -> tuple[_Tree, bool]:
         """Return the trajectory with the place drawn from it, and whether it diverged."""
         tree = _Tree(first, first, first, 0.0, first.p)
         for depth in range(max_depth):
             forwards = self.rng.random() < 0.5
-            part = self._built(tree.right if forwards else tree.left, depth, 1.0 if forwards else -1.0)
+            part = self._build(tree.right if forwards else tree.left, depth, 1.0 if forwards else -1.0)
             if part is None or part.is_over:
                 break
             if log(self.rng.random() or 1e-300) < part.log_weight - tree.log_weight:
                 tree.chosen = part.chosen
-            joined = _joined(tree, part) if forwards else _joined(part, tree)
+            joined = _join(tree, part) if forwards else _join(part, tree)
             joined.chosen = tree.chosen
             tree = joined
             if tree.is_over:
                 break
         return tree, self.is_divergent
 
-    def _built(self, edge: Place, depth: int, sign: float) -> _Tree | None:
+    def _build(self, edge: Place, depth: int, sign: float) -> _Tree | None:
         """Return a tree of 2**depth places beyond an edge; None where the trajectory ends in it."""
         if depth == 0:
             return self._leaf(edge, sign)
-        near = self._built(edge, depth - 1, sign)
+        near = self._build(edge, depth - 1, sign)
         if near is None or near.is_over:
             return None
-        far = self._built(near.right if sign > 0 else near.left, depth - 1, sign)
+        far = self._build(near.right if sign > 0 else near.left, depth - 1, sign)
         if far is None or far.is_over:
             return None
-        both = _joined(near, far) if sign > 0 else _joined(far, near)
+        both = _join(near, far) if sign > 0 else _join(far, near)
         takes_far = log(self.rng.random() or 1e-300) < far.log_weight - both.log_weight
         both.chosen = far.chosen if takes_far else near.chosen
         return both
@@ -367,7 +367,7 @@ class _Trajectory:
         return _Tree(place, place, place, drop, place.p)
 
 
-def _joined(left: _Tree, right: _Tree) -> _Tree:
+def _join(left: _Tree, right: _Tree) -> _Tree:
     """Return two parts as one, `chosen` still open; it is over where it, or a half with a neighbour, turned back."""
     rho = left.rho + right.rho
     is_over = (
@@ -400,7 +400,7 @@ def windows(burnin: int) -> list[int]:
     return [*ends, last]
 
 
-def _solved(A: Matrix, b: Vector) -> Vector:
+def _solve(A: Matrix, b: Vector) -> Vector:
     return np.asarray(np.linalg.solve(A, b), dtype=np.float64)
 
 
@@ -408,7 +408,7 @@ def _with_ridge(cov: Matrix) -> Matrix:
     return np.asarray(cov + _RIDGE * np.diag(np.diag(cov)))
 
 
-# --- what is known of the sampler
+# --- the description of the sampler
 
 
 def _checked(control: dict[str, Any], n_par: int) -> dict[str, Any]:

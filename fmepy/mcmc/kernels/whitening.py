@@ -31,7 +31,7 @@ from fmepy.numerics.tails import inverse_mills, log_probability
 from fmepy.types import BoolVector, Matrix, Vector
 
 _LARGEST = 600.0  # an exponent below overflow
-_BESIDE = 1e-4  # of the width, or of the size: a start on a bound is moved so far inside
+_NEAR = 1e-4  # of the width, or of the size: a start on a bound is moved inside by so much
 _FEWEST, _STRAIGHT = 30, 0.01  # draws, and 1 - r**2 beyond the 3 / n of chance, that make a parameter bent
 _FLOOR = 0.1  # of the sd: least d
 _FARTHEST = 1e4  # |v|
@@ -39,7 +39,7 @@ _PRIOR_DRAWS = 5.0  # so many draws of a diagonal metric are added
 
 
 class Unbounded:
-    """Parameters inside bounds as numbers without any, about normal where draws have bent them; see the module's text.
+    """Unbounded coordinates of bounded parameters, about normal once they are fitted to draws; see the module.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Unbounded:
         """Return theta."""
         if self.is_identity:
             return v
-        u = self.unbent(v)
+        u = self.from_normal(v)
         theta, e = u.copy(), np.exp(np.minimum(u, _LARGEST))
         theta[self.above] = (self.lower + e)[self.above]
         theta[self.below] = (self.upper - e)[self.below]
@@ -72,21 +72,21 @@ class Unbounded:
         return np.asarray(np.minimum(np.maximum(theta, self.lower), self.upper))
 
     def inverse(self, theta: Vector) -> Vector:
-        """Return v; of a parameter on a bound that of a place beside it."""
+        """Return v; of a parameter on a bound that of a place just inside."""
         u, size = theta.copy(), np.maximum(np.abs(theta), 1.0)
-        inside = _BESIDE * np.where(self.both, self.width, size)
+        inside = _NEAR * np.where(self.both, self.width, size)
         low, high = np.maximum(theta - self.lower, inside), np.maximum(self.upper - theta, inside)
         u[self.above] = np.log(low[self.above])
         u[self.below] = np.log(high[self.below])
         u[self.both] = np.log(low[self.both] / high[self.both])
-        return self.rebent(u)
+        return self.to_normal(u)
 
     def slopes(self, v: Vector) -> tuple[Vector, float, Vector]:
         """Return dtheta/dv, the logarithm of its product, and the derivatives of that."""
         slope, of_log = np.ones(v.size), np.zeros(v.size)
         if self.is_identity:
             return slope, 0.0, of_log
-        u, half = self.unbent(v), self.above | self.below
+        u, half = self.from_normal(v), self.above | self.below
         slope[half], of_log[half] = np.exp(np.minimum(u[half], _LARGEST)), 1.0
         slope[self.below] *= -1
         x = u[self.both]
@@ -101,21 +101,21 @@ class Unbounded:
 
     # --- bent
 
-    def unbent(self, v: Matrix) -> Matrix:
-        """Return u, of one v or of one a row."""
+    def from_normal(self, v: Matrix) -> Matrix:
+        """Return u, of one v or of one v a row."""
         if not self.bent.size:
             return v
         u, x, (c, d, s, r) = v.copy(), v[..., self.bent], self.bend[:, self.bent]
         u[..., self.bent] = c + d * x + s * log_probability(x) - r * log_probability(-x)
         return u
 
-    def rebent(self, u: Matrix) -> Matrix:
-        """Return v, of one u or of one a row, by bisection."""
+    def to_normal(self, u: Matrix) -> Matrix:
+        """Return v, of one u or of one u a row, by bisection."""
         v = u.copy()
         v[..., self.bent] = 0.0
         step = _FARTHEST / 2
         while self.bent.size and step > 1e-13:
-            v[..., self.bent] += step * np.sign(u - self.unbent(v))[..., self.bent]
+            v[..., self.bent] += step * np.sign(u - self.from_normal(v))[..., self.bent]
             step /= 2
         return v
 
@@ -128,26 +128,26 @@ class Unbounded:
         of_log[..., self.bent] = (r * high * (high - x) - s * low * (low + x)) / t
         return steep, of_log
 
-    def learned(self, V: Matrix, slopes: Matrix) -> tuple[Unbounded, Matrix, Matrix]:
-        """Return the coordinates that draws tell, one a row, and draws and slopes of their log density in them."""
-        n, U = len(V), self.unbent(V)
+    def adapted(self, V: Matrix, slopes: Matrix) -> tuple[Unbounded, Matrix, Matrix]:
+        """Return coordinates fitted to draws, one a row, with the draws and the slopes of their log density in them."""
+        n, U = len(V), self.from_normal(V)
         if n < _FEWEST:
             return self, V, slopes
         steep, of_log = self.steepness(V)
-        found = Unbounded(self.lower, self.upper, np.column_stack([bend_of(u) for u in np.sort(U, axis=0).T]))
-        V = found.rebent(U)
-        steeper, of_steeper = found.steepness(V)
-        return found, V, (slopes - of_log) / steep * steeper + of_steeper
+        new = Unbounded(self.lower, self.upper, np.column_stack([fit_bend(u) for u in np.sort(U, axis=0).T]))
+        V = new.to_normal(U)
+        new_steep, of_new_log = new.steepness(V)
+        return new, V, (slopes - of_log) / steep * new_steep + of_new_log
 
 
-def bend_of(u: Vector) -> Vector:
+def fit_bend(u: Vector) -> Vector:
     """Return c, d, s and r of sorted draws.
 
     Examples
     --------
     >>> from scipy.stats import expon, norm
     >>> rank = (np.arange(500) + 0.5) / 500
-    >>> bend_of(norm.ppf(rank)), bend_of(-expon.ppf(1 - rank)).round(1)
+    >>> fit_bend(norm.ppf(rank)), fit_bend(-expon.ppf(1 - rank)).round(1)
     (array([0., 1., 0., 0.]), array([-0.1,  0.1,  0.9,  0. ]))
     """
     n = u.size
@@ -162,7 +162,7 @@ def bend_of(u: Vector) -> Vector:
 
 
 def metric(V: Matrix, slopes: Matrix) -> Matrix:
-    """Return M^-1, from draws and slopes of their log density, one a row; few draws are drawn to a diagonal one.
+    """Return M^-1, from draws and slopes of their log density, one a row; of few draws nearly diagonal.
 
     Examples
     --------

@@ -21,7 +21,7 @@ from fmepy.errors import TracingError
 from fmepy.language.arrays import TRUTHS, ArrayProgram, ArrayStep, Read, StridedRun, runs_of
 from fmepy.language.arrays import formula as formula_of
 from fmepy.language.interpolants import Clock, linear, series_of_time
-from fmepy.language.tracing import Valueless, decided, of_parts, with_symbols
+from fmepy.language.tracing import Valueless, clip, decided, piecewise, select, with_symbols
 from fmepy.models.definition.user_rates import RatesFunction
 
 MOST_SCALARS = 3000
@@ -299,7 +299,7 @@ def _applied(tape: Tape, ufunc: np.ufunc, method: str, inputs: Sequence[Any], kw
         if word == "matmul":
             return _product(tape, *inputs)
         if word == "clip":
-            return _clipped(*inputs)
+            return clip(*inputs)
         if not any(_holds_cells(x) for x in inputs):
             return ufunc(*(np.asarray(x, dtype=float) for x in inputs))
         if word == "power" and (whole := _whole(inputs[1])) is not None:
@@ -350,11 +350,6 @@ def _product(tape: Tape, a: Any, b: Any) -> Any:
     return tape.folded("fold", "add", terms, -2)
 
 
-def _clipped(x: Any, low: Any = None, high: Any = None) -> Any:
-    x = x if low is None else np.maximum(x, low)
-    return x if high is None else np.minimum(x, high)
-
-
 def _where(condition: Any, *branches: Any) -> Any:
     if len(branches) != 2:
         raise TracingError("np.where needs a condition and two values: which entries fulfil it is not known before")
@@ -367,12 +362,6 @@ def _where(condition: Any, *branches: Any) -> Any:
     return tape.each("where", (condition, *branches))
 
 
-def _selected(conditions: Sequence[Any], values: Sequence[Any], default: Any = 0.0) -> Any:
-    for condition, value in reversed(list(zip(conditions, values, strict=True))):
-        default = _where(condition, value, default)
-    return default
-
-
 def _filled(like: Any, value: Any, shape: Any = None) -> Any:
     out = np.empty(np.shape(like) if shape is None else shape, dtype=object)
     out[...] = value
@@ -381,9 +370,9 @@ def _filled(like: Any, value: Any, shape: Any = None) -> Any:
 
 _HANDLED: dict[Any, Callable[..., Any]] = {
     np.where: _where,
-    np.select: _selected,
+    np.select: select,
     np.interp: linear,
-    np.piecewise: of_parts,
+    np.piecewise: piecewise,
     np.dot: lambda a, b: np.multiply(a, b) if np.ndim(a) == 0 or np.ndim(b) == 0 else np.matmul(a, b),
     np.inner: lambda a, b: np.matmul(a, np.transpose(b)),
     np.outer: lambda a, b: np.multiply(np.reshape(a, (-1, 1)), np.reshape(b, (1, -1))),

@@ -215,7 +215,7 @@ class _DomainGuard:
 
     def _side(self, u: Any, branches: Branches, case: int) -> int:
         """Return the sign that a condition of its branch gives u, as in ``where(u > 0, exp(-1/u), 0)``; or 0."""
-        while isinstance(made := branches.made[case], Within):
+        while isinstance(made := branches.cases[case], Within):
             if made.mode in self._switches and (g := self._switches[made.mode].g) in (u, -u):
                 return 1 if (g == u) is made.value else -1
             case = made.case
@@ -225,7 +225,7 @@ class _DomainGuard:
         """Return `yes` where the conditions of a case on some names hold, whatever the modes say, else `no`."""
         path: list[tuple[Any, bool]] = []
         at = case
-        while isinstance(made := branches.made[at], Within) and len(path) < MOST_WRITTEN_OUT:
+        while isinstance(made := branches.cases[at], Within) and len(path) < MOST_WRITTEN_OUT:
             if made.mode in self._switches and self._switches[made.mode].g.free_symbols & names:
                 path.append((self._switches[made.mode].g, made.value))
             at = made.case
@@ -238,7 +238,7 @@ class _DomainGuard:
     def _flag(self, branches: Branches, case: int, names: frozenset[Any]) -> Any:
         """Return 1 where the conditions of a case on some names hold, else 0, as one shared part."""
         if (case, names) not in self._flags:
-            made = branches.made[case]
+            made = branches.cases[case]
             cases = [case] if isinstance(made, Within) else made
             flags = [self._if_holds(branches, i, ONE, ZERO, names) for i in cases]
             self._flags[case, names] = ONE if ONE in flags else Shared("held", add(*flags))

@@ -14,7 +14,7 @@ import pandas as pd
 
 from fmepy.fitting.result import ModFit
 from fmepy.journal.folder import HEADER
-from fmepy.mcmc.arguments import as_control, variance_of
+from fmepy.mcmc.arguments import as_control, residual_variance
 from fmepy.mcmc.kernels.registry import SAMPLERS
 from fmepy.mcmc.modmcmc import modMCMC, resume_mcmc
 from fmepy.mcmc.result import ModMCMC
@@ -167,7 +167,7 @@ def _from_fit(task: CalibrationTask, fit: ModFit, arguments: Mapping[str, Any], 
             size = "a hundredth of the bounds" if np.isfinite(box[~known]).all() else "a size of its own"
             size += f" for {'it' if sum(~known) == 1 else 'them'}"
         options.remember(f"The fit has no covariance of all parameters ({why}): the chain begins with steps of {size}.")
-    return keywords | {"var0": variance_of(fit, "wvar0" in arguments or "n0" in arguments)}
+    return keywords | {"var0": residual_variance(fit, "wvar0" in arguments or "n0" in arguments)}
 
 
 # --- in the report

@@ -6,7 +6,7 @@ from math import exp, inf, log
 import numpy as np
 import pytest
 
-from fmepy.mcmc.kernels.delayed_rejection import acceptance, n_terms, of_second
+from fmepy.mcmc.kernels.delayed_rejection import acceptance, n_terms, second_acceptance
 
 RNG = np.random.default_rng(3)
 N_STATE = 4
@@ -112,5 +112,5 @@ def test_the_formula_of_a_second_try_is_the_recursion_where_proposals_are_symmet
             return -0.5 * len(path) * (at[path[-1]] - at[path[0]]) ** 2
 
         first = min(1.0, exp(min(0.0, tried - here)))
-        quick = of_second(log_pi, log_q((2, 1)) - log_q((0, 1)), first)
+        quick = second_acceptance(log_pi, log_q((2, 1)) - log_q((0, 1)), first)
         assert quick == pytest.approx(acceptance(log_pi, log_q), rel=1e-12, abs=1e-15)

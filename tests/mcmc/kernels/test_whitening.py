@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fmepy.mcmc.kernels.whitening import Unbounded, bend_of, metric
+from fmepy.mcmc.kernels.whitening import Unbounded, fit_bend, metric
 from fmepy.numerics.differences import central_differences
 
 LOWER = np.array([0.0, -1.0, -np.inf, -np.inf, 0.0])
@@ -20,7 +20,7 @@ def unbounded(n):
 
 def test_bent_coordinates_lead_back_and_have_their_own_slopes():
     coordinates, v = Unbounded(LOWER, UPPER, BEND), np.array([-1.3, 0.4, 2.0, -0.2, 0.7])
-    np.testing.assert_allclose(coordinates.rebent(coordinates.unbent(v)), v, atol=1e-12)
+    np.testing.assert_allclose(coordinates.to_normal(coordinates.from_normal(v)), v, atol=1e-12)
     np.testing.assert_allclose(coordinates.inverse(coordinates.forward(v)), v, atol=1e-9)
     slope, logs, of_logs = coordinates.slopes(v)
     box = unbounded(5)
@@ -35,7 +35,7 @@ def test_bent_coordinates_lead_back_and_have_their_own_slopes():
 def test_far_out_they_are_finite_and_lead_back(v):
     coordinates = Unbounded(*unbounded(5), BEND)
     at = np.full(5, v)
-    np.testing.assert_allclose(coordinates.rebent(coordinates.unbent(at)), at, rtol=1e-9)
+    np.testing.assert_allclose(coordinates.to_normal(coordinates.from_normal(at)), at, rtol=1e-9)
     assert np.isfinite(coordinates.slopes(at)[0]).all()
     assert np.isfinite(coordinates.slopes(at)[2]).all()
 
@@ -45,16 +45,16 @@ def test_draws_are_made_normal_and_their_slopes_with_them():
     plain, gamma = rng.normal(3.0, 2.0, 4000), stats.loggamma(0.5)
     U = np.column_stack([plain, gamma.rvs(4000, random_state=rng)])
     slopes = np.column_stack([-(plain - 3.0) / 4.0, 0.5 - np.exp(U[:, 1])])  # of the log densities
-    found, V, of_V = Unbounded(*unbounded(2)).learned(U, slopes)
+    found, V, of_V = Unbounded(*unbounded(2)).adapted(U, slopes)
     assert found.bend[:, 0].tolist() == [0.0, 1.0, 0.0, 0.0]
     np.testing.assert_allclose(V[:, 0], plain)
     assert abs(stats.skew(U[:, 1])) > 1.3
     assert abs(stats.skew(V[:, 1])) < 0.1
-    at = found.rebent(found.unbent(V))  # f(v) = log density of u + log du/dv
-    log_density = gamma.logpdf(found.unbent(at)[:, 1]) + np.log(found.steepness(at)[0][:, 1])
+    at = found.to_normal(found.from_normal(V))  # f(v) = log density of u + log du/dv
+    log_density = gamma.logpdf(found.from_normal(at)[:, 1]) + np.log(found.steepness(at)[0][:, 1])
     h = np.column_stack([np.zeros(4000), np.full(4000, 1e-5)])
     up, down = (
-        gamma.logpdf(found.unbent(at + s * h)[:, 1]) + np.log(found.steepness(at + s * h)[0][:, 1]) for s in (1, -1)
+        gamma.logpdf(found.from_normal(v)[:, 1]) + np.log(found.steepness(v)[0][:, 1]) for v in (at + h, at - h)
     )
     assert np.isfinite(log_density).all()
     np.testing.assert_allclose(of_V[:, 1], (up - down) / 2e-5, rtol=1e-4, atol=1e-5)
@@ -62,8 +62,8 @@ def test_draws_are_made_normal_and_their_slopes_with_them():
 
 def test_few_draws_and_equal_ones_bend_nothing():
     start = Unbounded(*unbounded(1))
-    assert start.learned(np.zeros((10, 1)), np.zeros((10, 1)))[0] is start
-    assert bend_of(np.ones(100)).tolist() == [0.0, 1.0, 0.0, 0.0]
+    assert start.adapted(np.zeros((10, 1)), np.zeros((10, 1)))[0] is start
+    assert fit_bend(np.ones(100)).tolist() == [0.0, 1.0, 0.0, 0.0]
 
 
 def test_the_metric_of_a_normal_is_its_covariance_after_few_draws():

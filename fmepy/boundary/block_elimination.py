@@ -1,9 +1,9 @@
 # mypy: disallow-untyped-defs=false, allow-untyped-calls
-"""The segments of a record, made one stretch from its first node to its last; translated, see `compiled`.
+"""Block elimination: the segments of a record become one stretch from its first node to its last; compiled code.
 
 A stretch from node a to node c is rows in (dx_a, dx_c, dp, 1): constraints C, and squares V. Where two meet, in node b,
 orthogonal matrices make the rows of both triangular, dx_b first; the first rows say what dx_b is in terms of the rest,
-and those below are the stretch from a to c. Everything stands transposed here: a column a row.
+and those below are the stretch from a to c. All matrices are transposed here: a column is a row.
 
 Of a segment the weighted derivatives S of its observations and their weighted residuals r matter by R of [S, r] = QR
 alone, however many observations there are (`reduce`).
@@ -32,13 +32,13 @@ class SegmentChain(NamedTuple):
     root : float
         Of the damping.
     C : ndarray, shape (n_record, w, n_state) or (n_record, w, 0), with w = 2 n_state + n_own + 1
-        The constraints of whole records, transposed: they come out, if there is more than one segment.
+        The constraints of whole records, transposed; output, if there is more than one segment.
     V : ndarray, shape (n_record, w, max(w, n_row + 2 n_state))
         So the squares.
     relation : ndarray, shape (n_segment, n_state, w)
         ``dx_b + relation (dx_a, dx_c, dp, -1) = 0`` of the node where a segment begins, a being the record's first.
     dx : ndarray, shape (n_segment, n_state)
-        The nodes' steps. `spread` is given the first and the last of each record.
+        The nodes' steps. `expand` needs the first and the last of each record.
     dp : ndarray, shape (n_record, n_own)
     """
 
@@ -89,8 +89,8 @@ def _squares(chain, s, end, W, at):
         _continuity(chain, s, chain.sigma, end, W, at + m + n)
 
 
-def _put(M, n, columns, W):
-    """Write the columns of a stretch that ends in b into (dx_b, dx_a, dx_c, dp, 1)."""
+def _copy_stretch(M, n, columns, W):
+    """Copy the columns of a stretch that ends in b into the order (dx_b, dx_a, dx_c, dp, 1)."""
     for i in range(columns):
         for j in range(n):
             W[j, i] = M[n + j, i]
@@ -110,8 +110,8 @@ def _relate(W, n, relation):
             relation[i, k] = total / W[i, i]
 
 
-def _kept(W, n, at, columns, M):
-    """Write what is left without dx_b, from column `at` on."""
+def _copy_rest(W, n, at, columns, M):
+    """Copy the rows below dx_b, from column `at` on."""
     for j in range(M.shape[0]):
         for i in range(M.shape[1]):
             M[j, i] = W[n + j, at + i] if at + i < columns else 0.0
@@ -135,28 +135,28 @@ def condense(chain: SegmentChain) -> None:
             _continuity(chain, first, 1.0, n, C, 0)
         for s in range(first + 1, last):
             relation = chain.relation[s]
-            _put(V, n, columns, W)
+            _copy_stretch(V, n, columns, W)
             _squares(chain, s, 2 * n, W, columns)
             both, columns = columns + leaf, w
             if chain.sigma > 0.0:
                 lower_factor(W, w + n, both)
                 _relate(W, n, relation)
-                _kept(W, n, n, both, V)
+                _copy_rest(W, n, n, both, V)
                 continue
-            _put(C, n, n, D)
+            _copy_stretch(C, n, n, D)
             _continuity(chain, s, 1.0, 2 * n, D, n)
             lower_factor(D, w + n, 2 * n)
             _relate(D, n, relation)
-            _kept(D, n, n, 2 * n, C)
+            _copy_rest(D, n, n, 2 * n, C)
             for k in range(w):
                 for j in range(n):
                     for i in range(both):
                         W[n + k, i] -= relation[j, k] * W[j, i]
             lower_factor(W[n:], w, both)
-            _kept(W, n, 0, both, V)
+            _copy_rest(W, n, 0, both, V)
 
 
-def spread(chain: SegmentChain) -> None:
+def expand(chain: SegmentChain) -> None:
     """Set the steps of the nodes between, from those of the first and last and of the unknowns."""
     dx, n, q = chain.dx, chain.dx.shape[1], chain.dp.shape[1]
     for record in range(chain.begins.shape[0] - 1):
@@ -189,7 +189,7 @@ class ObservationRows(NamedTuple):
         Where an observation stands.
     obs, weights : ndarray, shape (n_obs,)
     mod, r : ndarray, shape (n_obs,)
-        What the runs say of the observations, and weighted residuals: these come out, and R.
+        The modelled values of the observations, and weighted residuals; output, as R is.
     squares : ndarray, shape (n_segment, n_par + 1, n_par + 1)
         R, transposed.
     most : int

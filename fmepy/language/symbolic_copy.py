@@ -1,7 +1,7 @@
-"""A user's function as one that takes symbols: arrays that it makes hold them, and functions of `math` are numpy's.
+"""A copy of a user's function that accepts symbols: its arrays hold them, and functions of `math` are numpy's.
 
 ``d = np.zeros(3); d[0] = -k * y[0]`` asks a symbol for its value, and so do ``math.exp(y[0])`` and ``max(y[0], 0)``.
-What fails so is called again as a copy, of the function and of those beside it in its file, whose `numpy`, `math`,
+A function that fails so is called again as a copy, with the other functions of its file, whose `numpy`, `math`,
 `max`, `min` and `float` are stand-ins, those that it imports itself, too, and so are interpolants of scipy's. The
 function itself and the modules stay unchanged.
 """
@@ -32,7 +32,7 @@ _OF_NUMPY = {"pow": "power", "asin": "arcsin", "acos": "arccos", "atan": "arctan
 
 
 class _StandIn(ModuleType):
-    """A module of which some names are ours."""
+    """A module with some names replaced."""
 
     def __init__(self, module: ModuleType, own: dict[str, Any]) -> None:
         super().__init__(module.__name__)
@@ -43,23 +43,23 @@ class _StandIn(ModuleType):
         return getattr(self._module, name)
 
 
-def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Callable[..., Any]:
+def accepting_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Callable[..., Any]:
     """Return a copy of a function that can be called with symbols where the function asks for values.
 
     Parameters
     ----------
     function : callable
         Also a method, a partial one, or one that calls another and has ``with_function(change)``, which returns it with
-        that one changed. What is none of these comes back as it is.
+        that one changed. Anything else is returned as it is.
     kind : type
         Of the arrays, of objects, that it makes.
     """
     if isinstance(function, MethodType):
-        return MethodType(taking_symbols(function.__func__, kind), function.__self__)
+        return MethodType(accepting_symbols(function.__func__, kind), function.__self__)
     if type(function) is partial:
-        return partial(taking_symbols(function.func, kind), *function.args, **function.keywords)
+        return partial(accepting_symbols(function.func, kind), *function.args, **function.keywords)
     if hasattr(function, "with_function"):
-        return function.with_function(lambda f: taking_symbols(f, kind))  # type: ignore[no-any-return]
+        return function.with_function(lambda f: accepting_symbols(f, kind))  # type: ignore[no-any-return]
     function = getattr(function, "py_func", function)
     if not isinstance(function, FunctionType):
         return function
@@ -90,7 +90,7 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
         cells = tuple(CellType() for _ in value.__closure__ or ())
         copy = FunctionType(value.__code__, space, value.__name__, value.__defaults__, cells)
         copy.__kwdefaults__ = value.__kwdefaults__
-        replaced[id(value)] = copy  # before its cells: it may call itself
+        replaced[id(value)] = copy  # before its cells: it may be recursive
         for cell, of_value in zip(cells, value.__closure__ or (), strict=True):
             with suppress(ValueError):  # an empty one
                 cell.cell_contents = copied(of_value.cell_contents)
@@ -111,7 +111,7 @@ def taking_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> Call
 
 def _maker(name: str, kind: type[np.ndarray]) -> Callable[..., Any]:
     """Return a function of numpy that makes an array; of floats, they become objects."""
-    make = getattr(np, name.replace("empty", "zeros"))  # what lies in memory would be taken for the user's numbers
+    make = getattr(np, name.replace("empty", "zeros"))  # uninitialised memory would look like numbers of the user
 
     def made(first: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -182,7 +182,7 @@ class _Float(float, metaclass=_IsNumber):
 
 
 def _of_math(name: str) -> Callable[..., Any] | None:
-    """Return a function of `math` that asks numpy's of the same meaning where a value is missing; None without one."""
+    """Return a function of `math` that falls back to numpy's for symbols; None if numpy has none."""
     plain, of_arrays = getattr(math, name), getattr(np, _OF_NUMPY.get(name, name), None)
     if of_arrays is None and numpy_function(name) is not None:  # scipy's
         of_arrays = methodcaller(name)

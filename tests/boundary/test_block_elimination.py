@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fmepy.boundary.condensed import ObservationRows, SegmentChain, condense, reduce, spread
+from fmepy.boundary.block_elimination import ObservationRows, SegmentChain, condense, expand, reduce
 from fmepy.compiled.c_loops import address, c_loop, checked_loop
 from fmepy.compiled.kernels import packed
 from fmepy.compiled.triangular import lower_factor
@@ -31,7 +31,7 @@ def test_the_kernels_keep_to_their_arrays_and_do_as_python_does(sigma, n_row):
     ends = []
     for way in (c_loop, checked_loop, None):
         job = chain()
-        for kernel in (condense, spread):
+        for kernel in (condense, expand):
             if way is None:
                 kernel(job)
             else:

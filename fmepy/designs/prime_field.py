@@ -1,4 +1,4 @@
-"""Linear algebra over the prime field of `power_series`."""
+"""Linear algebra over the prime field of `power_series`: echelon form, null space, small fractions."""
 
 from __future__ import annotations
 

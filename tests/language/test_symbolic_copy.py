@@ -9,7 +9,7 @@ import pytest
 from numpy import zeros
 
 import fmepy as fme
-from fmepy.language.stand_ins import taking_symbols
+from fmepy.language.symbolic_copy import accepting_symbols
 from fmepy.language.tracing import SymbolArray, traced
 
 TIMES = np.linspace(0, 3, 7)
@@ -156,7 +156,7 @@ def test_grids_that_write_into_arrays_of_zeros(function):
 
 
 def test_the_function_and_its_modules_stay_as_they_are():
-    copy = taking_symbols(by_function_beside, SymbolArray)
+    copy = accepting_symbols(by_function_beside, SymbolArray)
     d = copy(0.0, np.array([traced("a"), traced("b"), traced("c")], dtype=object), {"k": 2.0})
     assert isinstance(d, SymbolArray)
     assert type(np.zeros(1)) is np.ndarray
@@ -166,18 +166,20 @@ def test_the_function_and_its_modules_stay_as_they_are():
 
 
 def test_plain_numbers_give_plain_numbers():
-    copy = taking_symbols(lambda x: (math.floor(x), math.log(8.0, 2.0), math.pi, np.zeros(2, dtype=int)), SymbolArray)
+    copy = accepting_symbols(
+        lambda x: (math.floor(x), math.log(8.0, 2.0), math.pi, np.zeros(2, dtype=int)), SymbolArray
+    )
     floor, log, pi, whole = copy(2.5)
     assert (floor, log, pi) == (2, 3.0, math.pi)
     assert whole.dtype == int
 
 
 def test_what_is_no_python_function_comes_back():
-    assert taking_symbols(np.exp, SymbolArray) is np.exp
+    assert accepting_symbols(np.exp, SymbolArray) is np.exp
 
 
 def test_of_a_partial_function_the_other_one_is_copied():
-    copy = taking_symbols(functools.partial(by_entry, 0.0), SymbolArray)
+    copy = accepting_symbols(functools.partial(by_entry, 0.0), SymbolArray)
     assert copy.args == (0.0,)
     assert copy.func.__code__ is by_entry.__code__
     assert copy.func is not by_entry
