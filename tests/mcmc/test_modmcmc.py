@@ -398,7 +398,7 @@ def test_memory_is_bounded_by_outputlength():
         ({"jump": lambda p: p, "ntrydr": 2}, "`ntrydr` above 1 must know the density"),
         ({"jump": lambda p: p, "method": "demcz"}, "belongs to method='dram'"),
         ({"jump": lambda p: [1.0]}, "returned 1 values for 2 parameters"),
-        ({"jump": lambda p: "x"}, "`jump\(p\)='x'` must hold numbers"),
+        ({"jump": lambda p: "x"}, r"`jump\(p\)='x'` must hold numbers"),
         ({"lower": 2}, "outside its bounds"),
         ({"lower": [0, 0, 0]}, "3 values for 2 parameters"),
         ({"prior": lambda p: np.inf}, "zero probability: the prior excludes it"),
