@@ -18,6 +18,8 @@ from fmepy.language.nodes import Node, call
 from fmepy.language.tracing import Condition, SymbolArray, Traced, as_expression
 from fmepy.types import IntVector
 
+MOST_BEFORE, _FAR = 1000, 10**12
+"""Of these below zero; where a bounded one has come to its bound."""
 _STAYING = ("add", "subtract", "multiply", "remainder", "floor_divide", "minimum", "maximum")
 """Functions of whole numbers that give whole numbers."""
 
@@ -33,7 +35,7 @@ class Whole(Traced):
     of : callable
         Takes arrays of whole numbers.
     unit, period : int
-        The number of whole numbers that it has divided into one; after how many it repeats itself (0: never).
+        How many whole numbers it counts as one (0: it is bounded); after how many it repeats itself (0: never).
     """
 
     __slots__ = ("base", "of", "period", "truncates", "unit")
@@ -67,6 +69,8 @@ class Whole(Traced):
         out, of, function = Whole(expression, self.base, self.truncates), self.of, getattr(np, name)
         out.of = lambda k: function(*(of(k) if a is self else a for a in arguments))
         out.unit, out.period = self.unit, self.period
+        if name in ("minimum", "maximum"):
+            out.unit = 0
         if arguments[0] is self and others and others[0] > 0:
             if name == "floor_divide" and not self.period:
                 out.unit *= int(others[0])
@@ -77,22 +81,25 @@ class Whole(Traced):
     def entry_of(self, table: Any) -> Any:
         """Return what an array holds here along its first dimension; NaN where it has no such place."""
         n, period = len(table), self.period
-        floors = np.arange(period) if period else np.arange(-MOST_POINTS, MOST_POINTS)
+        floors = np.arange(period) if period else np.arange(-MOST_BEFORE, MOST_POINTS)
         places = self.of(np.where(self.truncates & (floors < 0), floors + 1, floors))
         inside = np.flatnonzero((places >= -n) & (places < n))
-        if not len(inside):
-            raise TracingError(f"a table of {n} entries has none at a place such as {places[len(places) // 2]}")
-        begins = inside[np.append(True, np.diff(places[inside]) != 0) | np.append(True, np.diff(inside) != 1)]
-        if np.diff(inside).max(initial=1) > 1:
-            raise TracingError("a table has entries at some places only, with others in between")
+        if not len(inside) or inside[-1] - inside[0] >= len(inside):
+            raise TracingError(f"a table of {n} entries has none at some of the places where it is looked up")
+        begins = inside[np.append(True, np.diff(places[inside]) != 0)]
         at = np.append(floors[begins], floors[inside[-1]] + 1).astype(float)
         x = in_cycle(self.base, 0.0, float(period)) if period else self.base
         values = np.asarray(table, dtype=float)[places[begins]]
-        ends = (i == edge for i, edge in ((inside[0], 0), (inside[-1], len(floors) - 1)))
-        held = [None if is_held else np.nan for is_held in ends]
+        is_cut = inside[0] == 0, inside[-1] == len(floors) - 1
+        before, behind = (
+            cut and self.of(np.array([far]))[0] == places[k]
+            for cut, far, k in zip(is_cut, (-_FAR, _FAR), (0, -1), strict=True)
+        )
+        if is_cut[1] and not (behind or period):
+            raise TracingError(f"a table is looked up at more than {MOST_POINTS} places")
 
         def entry(levels: Any) -> Any:
-            left, right = (levels[i] if end is None else end for i, end in zip((0, -1), held, strict=True))
+            left, right = levels[0] if before else np.nan, levels[-1] if behind else np.nan
             value: Any = Interpolant(at, np.append(levels, levels[-1]), levels[None], left, right)(x)
             return np.where(np.less(self.base, 0), np.nan, value) if period and self.truncates else value
 

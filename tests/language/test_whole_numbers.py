@@ -30,6 +30,8 @@ FORMS = {
     "hours of days": (lambda t: RAIN[int(t * 3) // 3 % 5], WIDE * 9),
     "day of the year": (lambda t: RAIN[int(t % 9)], WIDE * 9),
     "rounded": (lambda t: RAIN[round(t / 2)], WIDE),
+    "a day of the first week": (lambda t: RAIN[min(int(t), 7) % 4], WIDE * 9),
+    "backwards": (lambda t: RAIN[5 - int(t) % 6], WIDE * 9),
     "column": (lambda t: TABLE[int(t), 1], WIDE),
     "along a row": (lambda t: TABLE.T[1, int(t)], WIDE),
     "row": (lambda t: TABLE[int(t)].sum(), WIDE),
@@ -65,7 +67,10 @@ def test_runs_stop_where_the_entry_changes():
     np.testing.assert_array_equal(one, other)
 
 
-@pytest.mark.parametrize(("f", "fails"), [(lambda t: RAIN[int(t)], 12), (lambda t: RAIN[int(t) % 7], None)])
+@pytest.mark.parametrize(
+    ("f", "fails"),
+    [(lambda t: RAIN[int(t)], 12), (lambda t: RAIN[min(int(t), 14)], 12), (lambda t: RAIN[int(t) % 7], None)],
+)
 def test_where_a_table_ends_the_run_fails(f, fails):
     model = fme.OdeModel(lambda t, x, *, k=0.4: f(t) - k * x, state={"x": 1.0}, times=[0, 5, 20])
     if fails is None:
@@ -78,6 +83,16 @@ def test_where_a_table_ends_the_run_fails(f, fails):
 def test_a_week_that_begins_before_zero_runs_as_it_is():
     model = fme.OdeModel(lambda t, x, *, k=0.4: RAIN[int(t) % 7] - k * x, state={"x": 1.0}, times=[-2, 5])
     assert model.engine == "scipy"  # int(-0.5) is 0, and the days before it come backwards
+
+
+def test_of_a_long_table_at_many_places_no_entry_is_left_out():
+    table = np.sin(np.arange(200_000.0))
+    model = fme.OdeModel(lambda t, x, *, k=0.4: table[int(t * 100)] - k * x, state={"x": 1.0}, times=[0, 1])
+    assert "looked up at more than 50000 places" in model.engine_note
+    few = fme.OdeModel(lambda t, x, *, k=0.4: table[min(int(t), 20_000)] - k * x, state={"x": 1.0}, times=[0, 30_000])
+    assert few.engine == "compiled", few.engine_note
+    (series,) = few.definition.forcings
+    assert series.at(29_000.0) == table[20_000]
 
 
 def test_a_place_by_a_state_has_no_form_and_is_run_as_it_is():
