@@ -12,6 +12,7 @@ import builtins
 import math
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from functools import partial, reduce
 from operator import methodcaller
 from types import CellType, FunctionType, MethodType, ModuleType
@@ -54,15 +55,14 @@ def accepting_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> C
     kind : type
         Of the arrays, of objects, that it makes.
     """
-    if isinstance(function, MethodType):
-        return MethodType(accepting_symbols(function.__func__, kind), function.__self__)
     if type(function) is partial:
         return partial(accepting_symbols(function.func, kind), *function.args, **function.keywords)
     if hasattr(function, "with_function"):
         return function.with_function(lambda f: accepting_symbols(f, kind))  # type: ignore[no-any-return]
-    function = getattr(function, "py_func", function)
+    owner = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
+    function = getattr(function, "py_func", function) if owner is None else function.__func__  # type: ignore[attr-defined]
     if not isinstance(function, FunctionType):
-        return function
+        return function if owner is None else MethodType(function, owner)
     home, space = function.__globals__, dict[str, Any]()
     replaced: dict[int, Any] = {}
     for module, ours in (
@@ -84,17 +84,23 @@ def accepting_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> C
             for v in (value.values() if type(value) is dict else value)
         ):
             return {k: copied(v) for k, v in value.items()} if type(value) is dict else type(value)(map(copied, value))
+        if type(value).__module__ in ("types", home.get("__name__")) and id(value) not in replaced:
+            own = getattr(value, "__dict__", None)
+            with suppress(Exception):  # of what cannot be copied
+                if type(own) is dict:  # an object of the user's: its attributes may be such tables
+                    replaced[id(value)] = twin = copy(value)  # before these, which may lead back to it
+                    vars(twin).update({k: copied(v) for k, v in own.items()})
         value = getattr(value, "py_func", value)  # one that numba compiles
         if id(value) in replaced or not isinstance(value, FunctionType) or value.__globals__ is not home:
             return replaced.get(id(value), value)
         cells = tuple(CellType() for _ in value.__closure__ or ())
-        copy = FunctionType(value.__code__, space, value.__name__, value.__defaults__, cells)
-        copy.__kwdefaults__ = value.__kwdefaults__
-        replaced[id(value)] = copy  # before its cells: it may be recursive
+        twin = FunctionType(value.__code__, space, value.__name__, value.__defaults__, cells)
+        twin.__kwdefaults__ = value.__kwdefaults__
+        replaced[id(value)] = twin  # before its cells: it may be recursive
         for cell, of_value in zip(cells, value.__closure__ or (), strict=True):
             with suppress(ValueError):  # an empty one
                 cell.cell_contents = copied(of_value.cell_contents)
-        return copy
+        return twin
 
     def imported(*args: Any, **kwargs: Any) -> Any:
         module = builtins.__import__(*args, **kwargs)
@@ -106,7 +112,7 @@ def accepting_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> C
     space["__builtins__"] = {**vars(builtins), **own}
     space.update({name: copied(value) for name, value in home.items() if name != "__builtins__"})
     result: Callable[..., Any] = copied(function)
-    return result
+    return result if owner is None else MethodType(result, copied(owner))
 
 
 def _maker(name: str, kind: type[np.ndarray]) -> Callable[..., Any]:

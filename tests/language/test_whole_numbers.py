@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+from scipy import interpolate
 
 import fmepy as fme
 from fmepy.compiled.python_code import scalar_function
@@ -83,6 +86,35 @@ def test_where_a_table_ends_the_run_fails(f, fails):
 def test_a_week_that_begins_before_zero_runs_as_it_is():
     model = fme.OdeModel(lambda t, x, *, k=0.4: RAIN[int(t) % 7] - k * x, state={"x": 1.0}, times=[-2, 5])
     assert model.engine == "scipy"  # int(-0.5) is 0, and the days before it come backwards
+
+
+class Pond:
+    """A model with tables of its own."""
+
+    def __init__(self):
+        self.rain, self.light, self.itself = RAIN, interpolate.interp1d(np.arange(12.0), RAIN), self
+
+    def rates(self, t, x, *, k=0.4):
+        return self.rain[int(t)] + self.itself.light(t) - k * x
+
+
+POND, SPACE = Pond(), SimpleNamespace(rain=RAIN, k=2.0)
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [POND.rates, lambda t, x, *, k=0.4: POND.rain[int(t)] + POND.light(t) - k * x,
+     lambda t, x, *, k=0.4: SPACE.k * SPACE.rain[int(t)] / 2.0 + np.interp(t, np.arange(12), SPACE.rain) - k * x],
+)  # fmt: skip
+def test_tables_may_be_attributes(rates):
+    model = fme.OdeModel(rates, state={"x": 1.0}, times=[0.05, 9])
+    assert model.engine == "compiled", model.engine_note
+    by_name = fme.OdeModel(
+        lambda t, x, *, k=0.4: RAIN[int(t)] + np.interp(t, np.arange(12.0), RAIN) - k * x,
+        state={"x": 1.0}, times=[0.05, 9],
+    )  # fmt: skip
+    np.testing.assert_allclose(model()["x"], by_name()["x"], rtol=1e-6)
+    assert type(POND.rain) is np.ndarray
 
 
 def test_of_a_long_table_at_many_places_no_entry_is_left_out():
