@@ -76,7 +76,7 @@ def accepting_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> C
         if is_interpolant(value):
             return for_symbols(value, kind)
         if type(value) is np.ndarray and value.ndim and value.dtype.kind in "iufb":
-            return value.view(_Table)
+            return value.view(_ArrayTable)
         if type(value) is list and value and all(isinstance(v, int | float) for v in value):
             return _ListTable(value)
         if type(value) in (dict, list, tuple) and any(
@@ -141,7 +141,7 @@ def _extreme(plain: Callable[..., Any], of_two: Callable[[Any, Any], Any]) -> Ca
     return function
 
 
-class _Table(np.ndarray):
+class _ArrayTable(np.ndarray):
     """An array that takes whole numbers of symbols as places (`language.whole_numbers`)."""
 
     def __getitem__(self, key: Any) -> Any:

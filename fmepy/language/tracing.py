@@ -25,6 +25,7 @@ from fmepy.language.functions import of_numpy
 from fmepy.language.interpolants import linear
 from fmepy.language.nodes import ONE, ZERO, Node, call, number
 from fmepy.language.symbolic_copy import accepting_symbols
+from fmepy.language.whole_numbers import Whole
 
 _T = TypeVar("_T")
 MOST_WAYS = 64
@@ -44,8 +45,7 @@ def as_expression(value: Any) -> Node:
     if isinstance(value, np.ndarray) and value.size == 1:
         return as_expression(value.item())
     if isinstance(value, Condition):
-        chosen: Node = choose(value.decision, ONE, ZERO)
-        return chosen
+        return choose(value.decision, ONE, ZERO)  # type: ignore[no-any-return]
     try:
         return number(float(value))
     except (TypeError, ValueError):
@@ -70,11 +70,9 @@ def _apply(name: str, arguments: Sequence[Any]) -> Any:
     function = of_numpy(name)
     if function is None:
         raise TracingError(f"np.{name} has no symbolic form")
-    expression = function(*map(as_expression, arguments))
-    for a in arguments:
-        if isinstance(a, Traced) and a.after is not None:
-            return a.after(name, arguments, expression)
-    return Traced(expression)
+    whole = [(i, a.number) for i, a in enumerate(arguments) if isinstance(a, Traced) and a.number is not None]
+    after = whole[0][1].after(name, arguments, whole[0][0]) if whole else None
+    return Traced(function(*map(as_expression, arguments)), after)
 
 
 def _as_decision(value: Any) -> Decision:
@@ -278,13 +276,11 @@ class Condition(_NumpyFace):
 class Traced(_NumpyFace):
     """A number that remembers how it was computed."""
 
-    __slots__ = ("expression",)
+    __slots__ = ("expression", "number")
     expression: Node
-    after: Callable[[str, Sequence[Any], Node], Any] | None = None
-    """What gives the result of a ufunc of it and others, where it is a whole number (`language.whole_numbers`)."""
 
-    def __init__(self, expression: Any) -> None:
-        self.expression = expression
+    def __init__(self, expression: Any, number: Whole | None = None) -> None:
+        self.expression, self.number = expression, number
         if (left := _LEFT.get()) is not None:
             left[0] -= 1
             if left[0] < 0:
@@ -296,18 +292,25 @@ class Traced(_NumpyFace):
     def __bool__(self) -> bool:
         raise TracingError("the truth of a symbol is asked for; write np.where(condition, a, b) instead of if")
 
-    def __round__(self, digits: int | None = None) -> Any:
-        from fmepy.language.whole_numbers import Whole
-
-        if digits is not None:
-            raise TracingError("round() of a symbol to decimals has no symbolic form")
-        return Whole.nearest(self)
-
-    def whole(self) -> Any:
+    def whole(self) -> Traced:
         """Return it without its decimals, as `int` does."""
-        from fmepy.language.whole_numbers import Whole
+        if self.number is not None:
+            return self
+        if self.expression.word == "floor":
+            return Traced(self.expression, Whole(Traced(self.expression.args[0]), truncates=False))
+        return Traced(_apply("trunc", (self,)).expression, Whole(self, truncates=True))
 
-        return Whole.within(self)
+    def entry_of(self, table: Any) -> Any:
+        """Return what an array holds at this place."""
+        return int(self) if self.number is None else self.number.entry_of(table, SymbolArray)
+
+    def __eq__(self, other: object) -> Any:
+        if self.number is None:
+            return super().__eq__(other)
+        return _apply("less", (abs(_apply("subtract", (self, other))), 0.5))
+
+    def __ne__(self, other: object) -> Any:
+        return ~(self == other)
 
     def __getattr__(self, name: str) -> Any:
         # np.exp(object array) calls the method `exp` of each element
@@ -335,6 +338,7 @@ for _method, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": 
     setattr(Traced, f"__{_method}__", _operator(_name, swapped=False))
 for _method, _name in {"neg": "negative", "pos": "positive", "abs": "absolute"}.items():
     setattr(Traced, f"__{_method}__", lambda self, _n=_name: _apply(_n, (self,)))
+Traced.__round__ = lambda self: _apply("floor", (_apply("add", (self, 0.5)),)).whole()  # type: ignore[attr-defined]
 
 
 class SymbolArray(np.ndarray):

@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fmepy.errors import TracingError
-from fmepy.language.conditions import relation
-from fmepy.language.functions import of_numpy
 from fmepy.language.interpolants import MOST_POINTS, Interpolant, in_cycle
-from fmepy.language.nodes import Node, call
-from fmepy.language.tracing import Condition, SymbolArray, Traced, as_expression
 from fmepy.types import IntVector
 
 MOST_BEFORE, _FAR = 1000, 10**12
@@ -24,12 +21,13 @@ _STAYING = ("add", "subtract", "multiply", "remainder", "floor_divide", "minimum
 """Functions of whole numbers that give whole numbers."""
 
 
-class Whole(Traced):
+@dataclass(frozen=True, slots=True, eq=False)
+class Whole:
     """A whole number: a function of the floor of a symbol, or of what is left of it without its decimals.
 
     Attributes
     ----------
-    base : Traced
+    base : traced number
     truncates : bool
         Whether it is without its decimals.
     of : callable
@@ -38,48 +36,36 @@ class Whole(Traced):
         How many whole numbers it counts as one (0: it is bounded); after how many it repeats itself (0: never).
     """
 
-    __slots__ = ("base", "of", "period", "truncates", "unit")
+    base: Any
+    truncates: bool
+    of: Callable[[IntVector], Any] = lambda k: k
+    unit: int = 1
+    period: int = 0
 
-    def __init__(self, expression: Node, base: Traced, truncates: bool) -> None:
-        super().__init__(expression)
-        self.base, self.truncates, self.unit, self.period = base, truncates, 1, 0
-        self.of: Callable[[IntVector], Any] = lambda k: k
-
-    @classmethod
-    def within(cls, x: Traced) -> Whole:
-        """Return ``int(x)``."""
-        if isinstance(x, cls):
-            return x
-        if x.expression.word == "floor":
-            return cls(x.expression, Traced(x.expression.args[0]), truncates=False)
-        truncated = of_numpy("trunc")
-        assert truncated is not None, "the table of functions has it"
-        return cls(truncated(x.expression), x, truncates=True)
-
-    @classmethod
-    def nearest(cls, x: Traced) -> Whole:
-        """Return ``round(x)``; halves go up."""
-        return cls.within(Traced(call("floor", x.expression + 0.5)))
-
-    def after(self, name: str, arguments: Sequence[Any], expression: Node) -> Traced:
-        """Return what a ufunc gives of this and numbers, which is a whole number again if they are."""
-        others = [a for a in arguments if a is not self]
-        if name not in _STAYING or not all(isinstance(a, (int, np.integer)) for a in others):
-            return Traced(expression)
-        out, of, function = Whole(expression, self.base, self.truncates), self.of, getattr(np, name)
-        out.of = lambda k: function(*(of(k) if a is self else a for a in arguments))
-        out.unit, out.period = self.unit, self.period
+    def after(self, name: str, arguments: Sequence[Any], place: int) -> Whole | None:
+        """Return what a ufunc gives of this, in its place among numbers; None where that is no whole number."""
+        others = [a for i, a in enumerate(arguments) if i != place]
+        if name not in _STAYING or not all(isinstance(a, int | np.integer) for a in others):
+            return None
+        before, function, unit, period = self.of, getattr(np, name), self.unit, self.period
         if name in ("minimum", "maximum"):
-            out.unit = 0
-        if arguments[0] is self and others and others[0] > 0:
-            if name == "floor_divide" and not self.period:
-                out.unit *= int(others[0])
-            elif name == "remainder" and not self.period:
-                out.period = self.unit * int(others[0])
-        return out
+            unit = 0
+        elif place == 0 and others and others[0] > 0 and not period:
+            if name == "floor_divide":
+                unit *= int(others[0])
+            elif name == "remainder":
+                period = unit * int(others[0])
 
-    def entry_of(self, table: Any) -> Any:
-        """Return what an array holds here along its first dimension; NaN where it has no such place."""
+        def of(k: IntVector) -> Any:
+            return function(*(before(k) if i == place else a for i, a in enumerate(arguments)))
+
+        return replace(self, of=of, unit=unit, period=period)
+
+    def entry_of(self, table: Any, kind: type[np.ndarray]) -> Any:
+        """Return what an array holds here along its first dimension, as a symbol or an array of this kind of such.
+
+        It is NaN where the array has no such place.
+        """
         n, period = len(table), self.period
         floors = np.arange(period) if period else np.arange(-MOST_BEFORE, MOST_POINTS)
         places = self.of(np.where(self.truncates & (floors < 0), floors + 1, floors))
@@ -106,14 +92,4 @@ class Whole(Traced):
         if values.ndim == 1:
             return entry(values)
         columns = values.reshape(len(values), -1).T
-        return np.array([entry(c) for c in columns], dtype=object).reshape(values.shape[1:]).view(SymbolArray)
-
-    def __eq__(self, other: object) -> Any:
-        away = of_numpy("absolute")
-        assert away is not None, "the table of functions has it"
-        return Condition(relation("<", away(self.expression - as_expression(other)), as_expression(0.5)))
-
-    def __ne__(self, other: object) -> Any:
-        return ~(self == other)
-
-    __hash__ = None  # type: ignore[assignment]
+        return np.array([entry(c) for c in columns], dtype=object).reshape(values.shape[1:]).view(kind)

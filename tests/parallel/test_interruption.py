@@ -117,7 +117,7 @@ def test_several_starts_return_the_best_of_those_that_were_begun():
 
 @pytest.mark.parametrize("keep", ["all", "summary"])
 def test_an_ensemble_keeps_the_sets_that_were_run(keep):
-    with pytest.warns(InterruptedWarning, match="sensRange .* 3 of 8 sets"):
+    with pytest.warns(InterruptedWarning, match="sensRange .* 3 of 8 runs"):
         runs = fme.sensRange(After(line, 5), {"a": 1.0}, parRange={"a": (0, 1)}, num=8, seed=1, keep=keep)
     assert runs.interrupted
     assert runs.failures["run"].tolist() == [3, 4, 5, 6, 7]
@@ -125,7 +125,7 @@ def test_an_ensemble_keeps_the_sets_that_were_run(keep):
 
 
 def test_a_table_of_one_row_each_keeps_the_sets_that_were_run():
-    with pytest.warns(InterruptedWarning, match="modCRL .* 3 of 8 sets"):
+    with pytest.warns(InterruptedWarning, match="modCRL .* 3 of 8 runs"):
         runs = fme.modCRL(After(lambda p: p["a"], 5), {"a": 1.0}, parRange={"a": (0, 1)}, num=8, seed=1)
     assert runs.interrupted
     assert runs.frame.iloc[:, -1].notna().sum() == 3
@@ -170,7 +170,7 @@ def test_selecting_and_fitting_returns_the_last_fit_that_was_done():
 
     one = After(cost, 10**9)
     stable = fme.identifiable_fit(one, {"a": 1.0, "b": 1.0})
-    with pytest.warns(InterruptedWarning, match="identifiable_fit was .* fits? that"):
+    with pytest.warns(InterruptedWarning, match="identifiable_fit was .* completed fits?"):
         found = fme.identifiable_fit(After(cost, 10**9 - one.left - 1), {"a": 1.0, "b": 1.0})
     assert found.interrupted
     assert found.fit.ssr == pytest.approx(stable.fit.ssr, abs=1e-12)

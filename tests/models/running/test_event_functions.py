@@ -81,7 +81,7 @@ def test_functions_get_forcings_and_numbers_and_stand_in_tables():
         ({"value": lambda t, s, p: 1.0}, "name a state by `var`"),
         ({"value": lambda t, s, p: {"M": 1.0}}, "'M' is not a state"),
         ({"value": lambda t, s, p: {"N": s["n"]}}, r"line \d+.*'n' is none of 'N'"),
-        ({"value": lambda t, s, p: {"N": int(s["N"])}}, "an integer value is needed"),
+        ({"value": lambda t, s, p: {"N": [1, 2][int(s["N"])]}}, "an integer value is needed"),
         ({"value": lambda t, s, p: {"N": None}}, "not a number"),
         ({"value": lambda t, s: {"N": 1}}, "positional argument"),
         ({"value": lambda t, s, p: {"N": np.nan}}, "finite number"),
