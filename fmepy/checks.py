@@ -158,7 +158,7 @@ def as_list(value: Any, argument: str, error: type[FmepyError] = ArgumentError, 
 def as_numbers(value: Any, argument: str, error: type[FmepyError] = ArgumentError) -> NDArray[np.float64]:
     """Return an array of floats, NaN and infinity among them; raise an error, of a kind, for what is no number."""
     try:
-        if not np.iscomplexobj(value):
+        if value is not None and not np.iscomplexobj(value):
             return np.asarray(value, dtype=float)
     except (TypeError, ValueError, OverflowError):
         pass

@@ -84,7 +84,7 @@ def test_changed_arguments_merge_what_is_by_name_and_replace_the_rest():
             lambda cost, fit: fme.modMCMC(cost, fit.par, jump=lambda p: "a", niter=9, var0=1),
             r"`jump\(p\)='a'` must hold numbers",
         ),
-        (lambda cost, fit: fme.derived(fit, lambda p: None), r"`function\(fit.par\)='None'` must hold numbers"),
+        (lambda cost, fit: fme.derived(fit, lambda p: None), r"`function\(fit.par\)=None` must hold numbers"),
         (lambda cost, fit: fme.plot_model(cost.model(), labels=3.0), "`labels=3.0` must be a list"),
         (lambda cost, fit: fme.fit_boundary(cost.model, cost.model(), segments=np.eye(2)), "`segments=array"),
         (lambda cost, fit: fme.design(cost, fit, n=1, times=np.eye(2)), "`times=array.*must be two bounds"),

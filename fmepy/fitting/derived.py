@@ -105,7 +105,7 @@ def _named(result: Any) -> tuple[list[Any], Any]:
         return list(result), as_numbers(list(result.values()), "function(fit.par)")
     if isinstance(result, pd.Series):
         return list(result.index), as_numbers(result, "function(fit.par)")
-    values = np.atleast_1d(as_numbers("None" if result is None else result, "function(fit.par)")).ravel()
+    values = np.atleast_1d(as_numbers(result, "function(fit.par)")).ravel()
     return list(range(len(values))), values
 
 
