@@ -127,6 +127,12 @@ def test_of_a_long_table_at_many_places_no_entry_is_left_out():
     assert series.at(29_000.0) == table[20_000]
 
 
+def test_a_week_that_comes_to_begin_before_zero_fails_there():
+    model = fme.OdeModel(lambda t, x, *, k=0.4: RAIN[int(t) % 7] - k * x, state={"x": 1.0}, times=[0, 5])
+    with pytest.raises(fme.errors.SimulationError, match="failed at time -2"):
+        model.replace(times=[-2, 5])()
+
+
 def test_a_place_by_a_state_has_no_form_and_is_run_as_it_is():
     model = fme.OdeModel(lambda t, x, *, k=0.4: RAIN[int(x)] - k * x, state={"x": 1.0}, times=[0, 5])
     assert model.engine == "scipy"

@@ -12,6 +12,7 @@ from scipy.integrate import quad
 import fmepy as fme
 from fmepy.compiled.python_code import scalar_function
 from fmepy.language.equations import symbols
+from fmepy.language.interpolants import Series
 from fmepy.models.running.forcings import forced_at
 
 T = np.array([0.0, 0.7, 1.1, 2.9, 3.2, 4.8, 5.5, 7.0, 7.3, 9.1, 10.0])
@@ -56,6 +57,7 @@ FORMS = {
     "interp of a day, jump": (lambda t: np.interp((t + 0.3) % 4 + 1, T, V), WIDE),
     "interp of a part of a day": (lambda t: np.interp((t / 4) % 1 * 4, [0.5, 1.0, 1.0, 3.5], [1, 3, 2, 0], 7), WIDE),
     "interp of a day, twice": (lambda t: np.interp(t % 4, [0.5, 2.0, 3.1], [1.0, 3.0, 2.0], period=4), WIDE),
+    "interp of another day": (lambda t: np.interp(t % 6, [0.5, 2.0, 3.1], [1.0, 3.0, 2.0], period=4), WIDE),
     "spline of a day": (lambda t: WEEK(t % 7), WIDE),
     "spline of a day, outside": (lambda t: WEEK(1.5 * t % 12 - 2), WIDE),
     "steps of a day": (lambda t: STEPS(t % 10), WIDE),
@@ -177,6 +179,13 @@ def test_a_cycle_far_shorter_than_the_run_is_refused():
     model = fme.OdeModel(lambda t, x, *, k=0.4: k * of_day(t) - x, state={"x": 1.0}, times=[0, 1e6])
     with pytest.raises(fme.errors.ModelError, match=r"cycle of 5: a run from 0 to 1e\+06 would stop 4"):
         model()
+
+
+@pytest.mark.parametrize("method", ["linear", "constant"])
+def test_a_cycle_that_ends_by_rounding_a_hair_later_has_ended(method):
+    series = Series(np.array([0.0, 0.05, 0.1]), np.array([3.0, 4.0, 5.0]), method, 0.1)
+    assert series.at(0.3) == pytest.approx(3.0)  # 0.3 / 0.1 is less than 3
+    assert series.at(np.nextafter(0.3, 0.0) - 1e-9) > 3.9
 
 
 def test_a_map_looks_up_the_day_of_the_year():
