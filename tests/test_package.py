@@ -502,7 +502,7 @@ def test_no_class_name_stands_in_two_rooms():
 # --- the size of rooms
 
 MOST_OF_A_ROOM = {  # lines of code, without blank lines, comments and docstrings; a commit that raises one says why
-    "language": 2_315, "compiled": 5_695, "models": 9_490, "costs": 5_440, "filtering": 3_110, "fimlof": 3_795,
+    "language": 2_320, "compiled": 5_695, "models": 9_490, "costs": 5_440, "filtering": 3_110, "fimlof": 3_795,
     "fitting": 4_810, "mcmc": 2_915, "boundary": 2_265, "dmi": 4_340, "exchange": 3_820, "designs": 1_570,
     "montecarlo sensitivity": 2_530, "workflow": 4_780, "plotting": 2_215,
     "tables journal parallel results": 3_120, "parameters numerics root": 2_970,

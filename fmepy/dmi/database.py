@@ -308,7 +308,7 @@ def _gathered(entries: Iterable[tuple[str, Item, str]], label: str) -> list[Item
         first = next(iter(own.values()), item)
         if differ := [(x, y) for w in NOTES if (x := getattr(item, w)) != (y := getattr(first, w))]:
             here, there = differ[0]
-            raise DataError(f"{place}: {title!r} is said to be {here!r}, other elements of {name!r} {there!r}.")
+            raise DataError(f"{place}: {title!r} has {here!r} where other elements of {name!r} have {there!r}.")
         own[index] = item
     return [_joined(name, own, label) for name, own in parts.items()]
 

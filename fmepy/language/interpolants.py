@@ -57,15 +57,15 @@ class Series(NamedTuple):
     method: str
     period: float = 0.0
 
-    def first_time(self, t: Any) -> Any:
-        """Return what to add to the times for those of the cycle of t; 0 where there are no cycles."""
+    def cycle_offset(self, t: Any) -> Any:
+        """Return the distance from the first cycle to that of t; 0 of a series without a period."""
         if not self.period:
             return 0.0
         return self.period * np.floor((t - self.times[0]) / self.period + 1e-13)
 
     def at(self, t: Any) -> Vector:
         """Return its values at times; at a jump, the value after it."""
-        t = t - self.first_time(t)
+        t = t - self.cycle_offset(t)
         if self.method == "linear":
             return np.asarray(np.interp(t, self.times, self.values))
         near = 1e-13 * np.maximum(np.abs(t), self.times[-1] - self.times[0])  # 0.3 is not before a jump at 3 * 0.1

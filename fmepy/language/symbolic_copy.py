@@ -2,8 +2,8 @@
 
 ``d = np.zeros(3); d[0] = -k * y[0]`` asks a symbol for its value, and so do ``math.exp(y[0])`` and ``max(y[0], 0)``.
 A function that fails so is called again as a copy, with the other functions of its file, whose `numpy`, `math`,
-`max`, `min` and `float` are stand-ins, those that it imports itself, too, and so are interpolants of scipy's. The
-function itself and the modules stay unchanged.
+`max`, `min`, `float` and `int` are stand-ins, those that it imports itself, too, and so are interpolants of scipy's,
+arrays and lists of numbers. The function itself and the modules stay unchanged.
 """
 
 from __future__ import annotations
@@ -58,12 +58,15 @@ def accepting_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> C
     if type(function) is partial:
         return partial(accepting_symbols(function.func, kind), *function.args, **function.keywords)
     if hasattr(function, "with_function"):
-        return function.with_function(lambda f: accepting_symbols(f, kind))  # type: ignore[no-any-return]
-    owner = getattr(function, "__self__", None) if isinstance(function, MethodType) else None
-    function = getattr(function, "py_func", function) if owner is None else function.__func__  # type: ignore[attr-defined]
-    if not isinstance(function, FunctionType):
-        return function if owner is None else MethodType(function, owner)
-    home, space = function.__globals__, dict[str, Any]()
+        other: Callable[..., Any] = function.with_function(lambda f: accepting_symbols(f, kind))
+        return other
+    plain, owner = function, None
+    if isinstance(function, MethodType):
+        plain, owner = function.__func__, function.__self__
+    plain = getattr(plain, "py_func", plain)  # one that numba compiles
+    if not isinstance(plain, FunctionType):
+        return function
+    home, space = plain.__globals__, dict[str, Any]()
     replaced: dict[int, Any] = {}
     for module, ours in (
         (np, {name: _maker(name, kind) for name in _MAKERS}),
@@ -111,7 +114,7 @@ def accepting_symbols(function: Callable[..., Any], kind: type[np.ndarray]) -> C
     )
     space["__builtins__"] = {**vars(builtins), **own}
     space.update({name: copied(value) for name, value in home.items() if name != "__builtins__"})
-    result: Callable[..., Any] = copied(function)
+    result: Callable[..., Any] = copied(plain)
     return result if owner is None else MethodType(result, copied(owner))
 
 
@@ -154,8 +157,8 @@ class _ArrayTable(np.ndarray):
         return keys[at].entry_of(np.moveaxis(rest, sum(not isinstance(k, int | np.integer) for k in keys[:at]), 0))
 
 
-class _ListTable(list):  # type: ignore[type-arg]
-    """A list of numbers that does."""
+class _ListTable(list[Any]):
+    """A list of numbers that takes them too."""
 
     def __getitem__(self, key: Any) -> Any:
         return key.entry_of(self) if hasattr(key, "entry_of") else super().__getitem__(key)

@@ -23,7 +23,7 @@ from fmepy.language.conditions import Joined, Not, choose, relation
 from fmepy.language.equations import symbol
 from fmepy.language.functions import of_numpy
 from fmepy.language.interpolants import linear
-from fmepy.language.nodes import ONE, ZERO, Node, call, number
+from fmepy.language.nodes import ONE, ZERO, Node, as_node, call, number
 from fmepy.language.symbolic_copy import accepting_symbols
 from fmepy.language.whole_numbers import Whole
 
@@ -45,7 +45,7 @@ def as_expression(value: Any) -> Node:
     if isinstance(value, np.ndarray) and value.size == 1:
         return as_expression(value.item())
     if isinstance(value, Condition):
-        return choose(value.decision, ONE, ZERO)  # type: ignore[no-any-return]
+        return as_node(choose(value.decision, ONE, ZERO))
     try:
         return number(float(value))
     except (TypeError, ValueError):
@@ -191,9 +191,7 @@ def lag(x: Any, tau: Any) -> Any:
     return x
 
 
-_LEFT: ContextVar[list[int] | None] = ContextVar(
-    "how many operations the function that is traced may do yet", default=None
-)
+_LEFT: ContextVar[list[int] | None] = ContextVar("operations left to the traced function", default=None)
 
 
 @contextmanager
@@ -292,6 +290,9 @@ class Traced(_NumpyFace):
     def __bool__(self) -> bool:
         raise TracingError("the truth of a symbol is asked for; write np.where(condition, a, b) instead of if")
 
+    def __round__(self) -> Any:
+        return _apply("floor", (_apply("add", (self, 0.5)),)).whole()
+
     def whole(self) -> Traced:
         """Return it without its decimals, as `int` does."""
         if self.number is not None:
@@ -338,7 +339,6 @@ for _method, _name in {"lt": "less", "le": "less_equal", "gt": "greater", "ge": 
     setattr(Traced, f"__{_method}__", _operator(_name, swapped=False))
 for _method, _name in {"neg": "negative", "pos": "positive", "abs": "absolute"}.items():
     setattr(Traced, f"__{_method}__", lambda self, _n=_name: _apply(_n, (self,)))
-Traced.__round__ = lambda self: _apply("floor", (_apply("add", (self, 0.5)),)).whole()  # type: ignore[attr-defined]
 
 
 class SymbolArray(np.ndarray):

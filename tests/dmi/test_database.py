@@ -121,7 +121,7 @@ def test_elements_in_a_dict_keep_what_their_items_say():
     grid, words = {"times": [0, 1]}, {"unit": "m", "extrapolate": True}
     db = Database({f"u[{i}]": item([1.0, 2.0], **grid, **words) for i in range(2)})
     assert db.items.loc["u", ["unit", "extrapolate"]].tolist() == ["m", True]
-    with pytest.raises(DataError, match=r"dict.*: 'D\[1\]' is said to be '', other elements of 'D' 'm'"):
+    with pytest.raises(DataError, match=r"dict.*: 'D\[1\]' has '' where other elements of 'D' have 'm'"):
         Database({"D[0]": item(1, unit="m"), "D[1]": 2})
 
 

@@ -65,7 +65,7 @@ class Forcing:
         if not self.period:
             return own
         own = np.append(self.times[0], own[(own > self.times[0]) & (own < self.times[-1])])
-        first, last = (self._series.first_time(t) / self.period for t in (start, end))
+        first, last = (self._series.cycle_offset(t) / self.period for t in (start, end))
         if (stops := len(own) * (last - first)) > MOST_STOPS:
             raise ModelError(
                 f"The model's function looks up a table of a cycle of {self.period:g}: a run from {start:g} to {end:g} "
@@ -95,7 +95,7 @@ class Forcing:
         middle = 0.5 * (start + end)
         if self.method == "constant":
             return self.at(middle), np.zeros(len(start))
-        first, times = self._series.first_time(middle), [start, end]
+        first, times = self._series.cycle_offset(middle), [start, end]
         if self.jumps:  # at its ends it may have another value
             times = [0.75 * start + 0.25 * end, 0.25 * start + 0.75 * end]
         a, c = (np.interp(t - first, self.times, self.values) for t in times)
@@ -224,8 +224,12 @@ def stage_values(forcings: tuple[Forcing, ...], start: Vector, end: Vector) -> C
     out = np.empty((len(start), 3, len(forcings)))
     times = [start, 0.5 * (start + end), end]
     for i, f in enumerate(forcings):
-        value, slope = f.line(start, end) if f.jumps else (0.0, 0.0)
-        out[:, :, i] = np.array([value + slope * (t - start) if f.jumps else f.at(t) for t in times]).T
+        if f.jumps:
+            value, slope = f.line(start, end)
+            stages = [value + slope * (t - start) for t in times]
+        else:
+            stages = [f.at(t) for t in times]
+        out[:, :, i] = np.array(stages).T
     return out
 
 
